@@ -1,0 +1,22 @@
+/* compiler.h: the only home of attributes, builtins and platform conditionals. */
+#ifndef BASE_COMPILER_H
+#define BASE_COMPILER_H
+
+#define ZP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define ZP_INLINE static inline __attribute__((always_inline))
+#define ZP_NOINLINE __attribute__((noinline))
+#define ZP_ALIGN(n) __attribute__((aligned(n)))
+#define ZP_RESTRICT restrict
+#define ZP_LIKELY(x) __builtin_expect(!!(x), 1)
+#define ZP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define ZP_UNUSED(x) ((void)(x))
+#define ZP_COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define ZP_CACHE_LINE 64
+
+#if defined(__x86_64__)
+#define ZP_X86 1
+#else
+#define ZP_X86 0
+#endif
+
+#endif

@@ -1,0 +1,48 @@
+/* os.h: files, mappings, clock, processors. With pool.c the only user of POSIX. */
+#ifndef BASE_OS_H
+#define BASE_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "bytes.h"
+#include "status.h"
+
+struct os_map { const uint8_t *data; size_t size; };
+/* Maps a regular file read-only. Folder, missing, empty or unreadable: error that says which. */
+zp_status os_map_file(struct os_map *map, const char *path, zp_err *err);
+void os_unmap(struct os_map *map);
+void os_map_drop(const struct os_map *map, size_t offset, size_t size); /* advise: pages no longer needed */
+
+bool os_is_folder(const char *path);
+bool os_exists(const char *path);
+zp_status os_file_size(const char *path, uint64_t *size, zp_err *err);
+zp_status os_make_folders(const char *path, zp_err *err);             /* like mkdir -p */
+/* Sorted names of regular files below a folder (recursive, paths joined with '/'); free with os_list_free. */
+zp_status os_list_files(const char *folder, char ***names, size_t *count, zp_err *err);
+void os_list_free(char **names, size_t count);
+zp_status os_read_file(const char *path, struct buffer *out, zp_err *err);  /* path "-" reads stdin; limit = out->max */
+
+/* Atomic writing (I4): bytes go to a temporary name in the same folder; commit = fsync + rename + fsync of the folder.
+ * os_file_abort (also after an error) removes the temporary. ENOSPC -> ZP_NO_SPACE with needed and available. */
+struct os_file { int fd; char *path, *temp; uint64_t at; uint8_t *chunk; size_t used; };
+zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err);
+zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err *err);
+zp_status os_file_commit(struct os_file *f, zp_err *err);
+void os_file_abort(struct os_file *f);
+/* Test hook: the next writes fail with ENOSPC after this many bytes (UINT64_MAX = off). */
+void os_fail_writes_after(uint64_t bytes);
+/* Convenience: whole file at once, atomically. */
+zp_status os_write_file(const char *path, const void *data, size_t size, zp_err *err);
+
+double os_now(void);                         /* seconds, monotonic */
+double os_cpu_seconds(void);                 /* user + system time of the process */
+uint64_t os_rss_bytes(void);
+uint64_t os_peak_rss_bytes(void);
+uint64_t os_memory_available(void);          /* bytes, cgroup limit respected */
+uint32_t os_cpu_count(void);                 /* processors this process may run on */
+double os_load_average(void);
+const char *os_cpu_model(char *out, size_t size);
+/* Folder for cached files: $XDG_CACHE_HOME/zerope or ~/.cache/zerope is decided by the CLI, not here. */
+
+#endif

@@ -1,0 +1,23 @@
+/* status.h (base): macros that fill and pass on zp_err. Public types are in include/zerope/status.h. */
+#ifndef BASE_STATUS_H
+#define BASE_STATUS_H
+
+#include <zerope/status.h>
+#include "compiler.h"
+
+/* Records the failure unless err already holds one (the first failure wins) or is NULL. Returns code. */
+zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, const char *fmt, ...)
+    ZP_PRINTF(5, 6);
+
+#define ZP_FAIL(err, code, ...) return status_fail((err), (code), __FILE__, __LINE__, __VA_ARGS__)
+#define ZP_FAIL_IF(cond, err, code, ...)                                              \
+    do {                                                                              \
+        if (cond) return status_fail((err), (code), __FILE__, __LINE__, __VA_ARGS__); \
+    } while (0)
+#define ZP_TRY(expr)                                       \
+    do {                                                   \
+        zp_status zp_try_status = (expr);                  \
+        if (zp_try_status != ZP_OK) return zp_try_status;  \
+    } while (0)
+
+#endif
