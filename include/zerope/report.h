@@ -1,0 +1,12 @@
+/* report.h: pictures and pages from JSON documents; knows nothing of models. */
+#ifndef ZEROPE_REPORT_H
+#define ZEROPE_REPORT_H
+
+#include <zerope/status.h>
+
+/* Gate heat map (layer x KV head by pair) of a SCAN, PLAN or inspect document: path ends in .svg or .png. */
+zp_status zp_report_heatmap(const char *json, const char *path, zp_err *err);
+/* One self-contained HTML page of a verify document (pictures inline). */
+zp_status zp_report_verify_html(const char *json, const char *path, zp_err *err);
+
+#endif
