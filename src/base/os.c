@@ -1,0 +1,585 @@
+/* os.c: files, mappings, clock, processors, memory limits: the POSIX of the library beside pool.c.
+ * O1 a file written here is complete under its name or not there: bytes go to `path.tmp.<pid>.<n>` and are renamed.
+ * O2 any failure of os_file_* removes the temporary and leaves the old file as it was; the record is then closed.
+ * O3 a read broken by a signal ends with ZP_INTERRUPTED, so that Ctrl-C works while waiting for a pipe; handlers of
+ *    other signals are installed with SA_RESTART.
+ * Threads: all functions may be called from any thread; a struct belongs to one thread at a time. */
+#include "os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHUNK_BYTES ((size_t)1 << 20)
+#define READ_BYTES ((size_t)64 << 10)
+#define MAX_DEPTH 32
+
+/* ---- reading ---- */
+
+/* A path that names nothing readable is wrong input; a device that fails is an input/output error. */
+static zp_status path_status(int code)
+{
+    bool wrong_path = code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG || code == ELOOP || code == EISDIR;
+    return wrong_path ? ZP_BAD_INPUT : ZP_IO;
+}
+
+static zp_status open_regular(const char *path, int *fd, uint64_t *size, zp_err *err)
+{
+    /* O_NONBLOCK: opening a FIFO must not wait for its writer before it is refused. */
+    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ZP_FAIL_IF(opened < 0, err, path_status(errno), "%s: cannot be opened: %s", path, strerror(errno));
+    struct stat st;
+    int code = fstat(opened, &st) == 0 ? 0 : errno;
+    if (code == 0 && S_ISREG(st.st_mode)) {
+        *fd = opened;
+        *size = (uint64_t)st.st_size;
+        return ZP_OK;
+    }
+    close(opened);
+    ZP_FAIL_IF(code != 0, err, ZP_IO, "%s: %s", path, strerror(code));
+    ZP_FAIL(err, ZP_BAD_INPUT, "%s: is a %s, expected a regular file", path,
+            S_ISDIR(st.st_mode) ? "folder" : "device, pipe or socket");
+}
+
+zp_status os_map_file(struct os_map *map, const char *path, zp_err *err)
+{
+    *map = (struct os_map){ 0 };
+    int fd;
+    uint64_t size;
+    ZP_TRY(open_regular(path, &fd, &size, err));
+    void *data = MAP_FAILED;
+    int code = 0;
+    if (size != 0 && size <= SIZE_MAX / 2) {
+        data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
+        code = errno;
+    }
+    close(fd);
+    ZP_FAIL_IF(size == 0, err, ZP_BAD_FILE, "%s: is empty (0 bytes): the download may have failed", path);
+    ZP_FAIL_IF(data == MAP_FAILED, err, code == ENOMEM ? ZP_NO_MEMORY : ZP_IO, "%s: cannot be mapped: %s", path,
+               strerror(code));
+    map->data = data;
+    map->size = (size_t)size;
+    return ZP_OK;
+}
+
+void os_unmap(struct os_map *map)
+{
+    if (map->data != NULL) munmap((void *)(uintptr_t)map->data, map->size);
+    *map = (struct os_map){ 0 };
+}
+
+void os_map_drop(const struct os_map *map, size_t offset, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (map->data == NULL || offset >= map->size) return;
+    size_t end = size > map->size - offset ? map->size : offset + size;
+    /* Only whole pages inside the range; its ends may be shared with a neighbour still in use. */
+    size_t begin = (offset + page - 1) / page * page;
+    if (end != map->size) end = end / page * page;
+    if (begin < end) (void)madvise((void *)(uintptr_t)(map->data + begin), end - begin, MADV_DONTNEED);
+}
+
+bool os_is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool os_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+zp_status os_file_size(const char *path, uint64_t *size, zp_err *err)
+{
+    int fd;
+    ZP_TRY(open_regular(path, &fd, size, err));
+    close(fd);
+    return ZP_OK;
+}
+
+static zp_status read_all(int fd, const char *path, struct buffer *out, zp_err *err)
+{
+    uint8_t *piece = mem_alloc(out->tag, READ_BYTES);
+    ZP_FAIL_IF(piece == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to read it", path);
+    zp_status status = ZP_OK;
+    for (;;) {
+        ssize_t got = read(fd, piece, READ_BYTES);
+        int code = errno;
+        if (got == 0) break;
+        if (got < 0) {
+            status = status_fail(err, code == EINTR ? ZP_INTERRUPTED : path_status(code), __FILE__, __LINE__,
+                                 "%s: cannot be read: %s", path, strerror(code)); // O3
+            break;
+        }
+        if ((size_t)got > out->max - out->size)
+            status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "%s: is longer than the limit of %zu bytes",
+                                 path, out->max);
+        else status = buffer_append(out, piece, (size_t)got, err);
+        if (status != ZP_OK) break;
+    }
+    mem_free(piece);
+    return status;
+}
+
+zp_status os_read_file(const char *path, struct buffer *out, zp_err *err)
+{
+    ZP_TRY(buffer_append(out, "", 0, err)); /* an empty file is an empty text, not NULL */
+    if (strcmp(path, "-") == 0) return read_all(STDIN_FILENO, "standard input", out, err);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ZP_FAIL_IF(fd < 0, err, path_status(errno), "%s: cannot be opened: %s", path, strerror(errno));
+    zp_status status = read_all(fd, path, out, err);
+    close(fd);
+    return status;
+}
+
+/* ---- folders ---- */
+
+static zp_status make_folder(const char *path, zp_err *err)
+{
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && os_is_folder(path))) return ZP_OK;
+    int code = errno;
+    ZP_FAIL_IF(code == EEXIST || code == ENOTDIR, err, ZP_BAD_INPUT,
+               "%s: cannot be made: there is a file where a folder is needed", path);
+    ZP_FAIL(err, code == ENOSPC || code == EDQUOT ? ZP_NO_SPACE : ZP_IO, "%s: the folder cannot be made: %s", path,
+            strerror(code));
+}
+
+zp_status os_make_folders(const char *path, zp_err *err)
+{
+    char *part = mem_strdup(MEM_META, path);
+    ZP_FAIL_IF(part == NULL, err, ZP_NO_MEMORY, "%s: not enough memory for the path", path);
+    zp_status status = ZP_OK;
+    for (char *slash = strchr(part + (*part == '/'), '/'); slash != NULL && status == ZP_OK;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (!os_is_folder(part)) status = make_folder(part, err);
+        *slash = '/';
+    }
+    if (status == ZP_OK && !os_is_folder(part)) status = make_folder(part, err);
+    mem_free(part);
+    return status;
+}
+
+struct name_list { char **names; size_t count, room; };
+
+static zp_status keep_name(struct name_list *list, char *name, zp_err *err)
+{
+    if (list->count == list->room) {
+        size_t room = list->room == 0 ? 64 : list->room * 2;
+        char **names = mem_resize(MEM_META, list->names, room * sizeof *names);
+        if (names == NULL) mem_free(name);
+        ZP_FAIL_IF(names == NULL, err, ZP_NO_MEMORY, "not enough memory for a list of %zu file names", room);
+        list->names = names;
+        list->room = room;
+    }
+    list->names[list->count++] = name;
+    return ZP_OK;
+}
+
+static zp_status list_below(const char *folder, int depth, struct name_list *list, zp_err *err);
+
+static zp_status list_entry(const char *folder, const char *entry, int depth, struct name_list *list, zp_err *err)
+{
+    if (strcmp(entry, ".") == 0 || strcmp(entry, "..") == 0) return ZP_OK;
+    size_t size = strlen(folder) + strlen(entry) + 2;
+    char *path = mem_alloc(MEM_META, size);
+    ZP_FAIL_IF(path == NULL, err, ZP_NO_MEMORY, "%s: not enough memory for a file name", folder);
+    (void)snprintf(path, size, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", entry);
+    struct stat direct, target;
+    /* Links to files count (model caches use them), links to folders do not: they could form a circle. */
+    bool known = lstat(path, &direct) == 0 && stat(path, &target) == 0;
+    if (known && S_ISREG(target.st_mode)) return keep_name(list, path, err);
+    zp_status status = ZP_OK;
+    if (known && S_ISDIR(direct.st_mode)) status = list_below(path, depth + 1, list, err);
+    mem_free(path);
+    return status;
+}
+
+static zp_status list_below(const char *folder, int depth, struct name_list *list, zp_err *err)
+{
+    ZP_FAIL_IF(depth > MAX_DEPTH, err, ZP_BAD_INPUT, "%s: folders nest deeper than %d", folder, MAX_DEPTH);
+    DIR *dir = opendir(folder);
+    ZP_FAIL_IF(dir == NULL, err, path_status(errno), "%s: the folder cannot be read: %s", folder, strerror(errno));
+    zp_status status = ZP_OK;
+    for (struct dirent *e; status == ZP_OK && (e = readdir(dir)) != NULL;)
+        status = list_entry(folder, e->d_name, depth, list, err);
+    closedir(dir);
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+zp_status os_list_files(const char *folder, char ***names, size_t *count, zp_err *err)
+{
+    struct name_list list = { 0 };
+    *names = NULL;
+    *count = 0;
+    ZP_FAIL_IF(*folder == '\0', err, ZP_BAD_INPUT, "the name of the folder is empty");
+    zp_status status = list_below(folder, 0, &list, err);
+    if (status != ZP_OK) {
+        os_list_free(list.names, list.count);
+        return status;
+    }
+    if (list.count != 0) qsort(list.names, list.count, sizeof *list.names, by_name);
+    *names = list.names;
+    *count = list.count;
+    return ZP_OK;
+}
+
+void os_list_free(char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) mem_free(names[i]);
+    mem_free(names);
+}
+
+/* ---- atomic writing ---- */
+
+static _Atomic uint64_t write_budget = UINT64_MAX; /* test hook: bytes until the disk is full */
+static atomic_uint temp_number;
+
+void os_fail_writes_after(uint64_t bytes)
+{
+    atomic_store(&write_budget, bytes);
+}
+
+static bool budget_spent(size_t bytes)
+{
+    uint64_t left = atomic_load(&write_budget);
+    if (left == UINT64_MAX) return false;
+    if (left < bytes) return true;
+    atomic_store(&write_budget, left - bytes);
+    return false;
+}
+
+/* Free bytes of the file system that holds the open file, UINT64_MAX if it does not say. */
+static uint64_t space_left(int fd)
+{
+    struct statvfs vfs;
+    if (fstatvfs(fd, &vfs) != 0 || vfs.f_blocks == 0) return UINT64_MAX;
+    return (uint64_t)vfs.f_bavail * vfs.f_frsize;
+}
+
+/* The path a rename must go to: links are followed, so that writing through one does not replace it. */
+static zp_status final_path(const char *path, char **out, zp_err *err)
+{
+    char resolved[PATH_MAX];
+    struct stat st;
+    bool link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && realpath(path, resolved) != NULL;
+    *out = mem_strdup(MEM_META, link ? resolved : path);
+    ZP_FAIL_IF(*out == NULL, err, ZP_NO_MEMORY, "%s: not enough memory for the path", path);
+    return ZP_OK;
+}
+
+static zp_status check_target(const char *path, mode_t *mode, zp_err *err)
+{
+    struct stat st;
+    *mode = 0;
+    size_t length = strlen(path);
+    ZP_FAIL_IF(length == 0, err, ZP_BAD_INPUT, "the name of the output file is empty");
+    ZP_FAIL_IF(path[length - 1] == '/', err, ZP_BAD_INPUT, "%s: names a folder, expected a file name", path);
+    if (stat(path, &st) != 0) return ZP_OK;
+    ZP_FAIL_IF(S_ISDIR(st.st_mode), err, ZP_BAD_INPUT, "%s: is a folder, expected a file name", path);
+    ZP_FAIL_IF(!S_ISREG(st.st_mode), err, ZP_BAD_INPUT, "%s: is a device, pipe or socket, expected a regular file",
+               path);
+    ZP_FAIL_IF(access(path, W_OK) != 0, err, ZP_IO, "%s: the existing file is write-protected: %s", path,
+               strerror(errno));
+    *mode = st.st_mode & 0777;
+    return ZP_OK;
+}
+
+static zp_status open_temp(struct os_file *f, mode_t mode, zp_err *err)
+{
+    size_t size = strlen(f->path) + 48;
+    f->temp = mem_alloc(MEM_META, size);
+    f->chunk = mem_alloc(MEM_META, CHUNK_BYTES);
+    ZP_FAIL_IF(f->temp == NULL || f->chunk == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", f->path);
+    (void)snprintf(f->temp, size, "%s.tmp.%ld.%u", f->path, (long)getpid(), atomic_fetch_add(&temp_number, 1));
+    f->fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    ZP_FAIL_IF(f->fd < 0, err, errno == ENOSPC || errno == EDQUOT ? ZP_NO_SPACE : path_status(errno),
+               "%s: cannot be created: %s%s", f->path, strerror(errno),
+               errno == ENOENT ? " (the folder does not exist)" : "");
+    if (mode != 0) (void)fchmod(f->fd, mode); /* a replaced file keeps its permissions */
+    return ZP_OK;
+}
+
+zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err)
+{
+    *f = (struct os_file){ .fd = -1 };
+    mode_t mode;
+    ZP_TRY(check_target(path, &mode, err));
+    ZP_TRY(final_path(path, &f->path, err));
+    zp_status status = open_temp(f, mode, err);
+    uint64_t available = status == ZP_OK ? space_left(f->fd) : UINT64_MAX;
+    if (status == ZP_OK && expected_bytes > available)
+        status = status_fail(err, ZP_NO_SPACE, __FILE__, __LINE__,
+                             "%s: %llu bytes are needed but the disk has %llu available", path,
+                             (unsigned long long)expected_bytes, (unsigned long long)available);
+    if (status != ZP_OK) os_file_abort(f); // O2
+    return status;
+}
+
+static zp_status write_failed(struct os_file *f, int code, size_t missing, zp_err *err)
+{
+    zp_status status;
+    if (code == ENOSPC || code == EDQUOT)
+        status = status_fail(err, ZP_NO_SPACE, __FILE__, __LINE__,
+                             "%s: the disk is full: at least %zu more bytes are needed after %llu, %llu available;"
+                             " the partial file is removed",
+                             f->path, missing, (unsigned long long)f->at, (unsigned long long)space_left(f->fd));
+    else
+        status = status_fail(err, ZP_IO, __FILE__, __LINE__, "%s: writing fails after %llu bytes: %s", f->path,
+                             (unsigned long long)f->at, strerror(code));
+    os_file_abort(f); // O2
+    return status;
+}
+
+static zp_status write_bytes(struct os_file *f, const uint8_t *data, size_t size, zp_err *err)
+{
+    while (size != 0) {
+        if (budget_spent(size)) return write_failed(f, ENOSPC, size, err);
+        ssize_t done = write(f->fd, data, size);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return write_failed(f, errno, size, err);
+        data += done;
+        size -= (size_t)done;
+        f->at += (uint64_t)done;
+    }
+    return ZP_OK;
+}
+
+static zp_status flush_chunk(struct os_file *f, zp_err *err)
+{
+    size_t used = f->used;
+    f->used = 0;
+    return write_bytes(f, f->chunk, used, err);
+}
+
+zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err *err)
+{
+    ZP_FAIL_IF(f->fd < 0 || f->temp == NULL, err, ZP_RUN, "writing to a file that is not open");
+    if (size >= CHUNK_BYTES - f->used) ZP_TRY(flush_chunk(f, err));
+    if (size >= CHUNK_BYTES) return write_bytes(f, data, size, err);
+    if (size != 0) memcpy(f->chunk + f->used, data, size);
+    f->used += size;
+    return ZP_OK;
+}
+
+/* Makes the rename itself durable. Some file systems cannot sync a folder; the data are safe without it. */
+static void sync_folder(const char *path)
+{
+    char folder[PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        size_t length = slash == path ? 1 : (size_t)(slash - path);
+        if (length >= sizeof folder) return;
+        memcpy(folder, path, length);
+        folder[length] = '\0';
+    }
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+zp_status os_file_commit(struct os_file *f, zp_err *err)
+{
+    ZP_FAIL_IF(f->fd < 0 || f->temp == NULL, err, ZP_RUN, "finishing a file that is not open");
+    ZP_TRY(flush_chunk(f, err));
+    if (fsync(f->fd) != 0) return write_failed(f, errno, 0, err);
+    int code = close(f->fd) == 0 ? 0 : errno;
+    f->fd = -1;
+    if (code == 0 && rename(f->temp, f->path) != 0) code = errno;
+    if (code != 0) return write_failed(f, code, 0, err);
+    sync_folder(f->path);
+    mem_free(f->temp);
+    f->temp = NULL; /* nothing left to remove */
+    os_file_abort(f);
+    return ZP_OK;
+}
+
+void os_file_abort(struct os_file *f)
+{
+    /* A zero-initialised record has fd 0, which is not ours: the path tells whether anything was opened. */
+    if (f->path != NULL && f->fd >= 0) close(f->fd);
+    if (f->temp != NULL) unlink(f->temp);
+    mem_free(f->temp);
+    mem_free(f->path);
+    mem_free(f->chunk);
+    *f = (struct os_file){ .fd = -1 };
+}
+
+zp_status os_write_file(const char *path, const void *data, size_t size, zp_err *err)
+{
+    struct os_file f;
+    ZP_TRY(os_file_create(&f, path, size, err));
+    ZP_TRY(os_file_write(&f, data, size, err));
+    return os_file_commit(&f, err);
+}
+
+/* ---- clock, processors, memory ---- */
+
+static double seconds_of(struct timespec t)
+{
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double os_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return seconds_of(t);
+}
+
+double os_cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return seconds_of(t);
+}
+
+/* Reads a small system file whole; false if it is missing or does not fit. */
+static bool read_small(const char *path, char *text, size_t room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    size_t used = 0;
+    ssize_t got = 0;
+    while (used < room - 1 && (got = read(fd, text + used, room - 1 - used)) > 0) used += (size_t)got;
+    close(fd);
+    text[used] = '\0';
+    return got >= 0;
+}
+
+/* The number after `key` at the beginning of a line, e.g. "MemAvailable:"; false if there is none. */
+static bool find_number(const char *text, const char *key, uint64_t *out)
+{
+    size_t length = strlen(key);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        if (*line == '\n') line++;
+        if (strncmp(line, key, length) != 0) continue;
+        char *end;
+        *out = strtoull(line + length, &end, 10);
+        return end != line + length;
+    }
+    return false;
+}
+
+uint64_t os_rss_bytes(void)
+{
+    char text[128];
+    if (!read_small("/proc/self/statm", text, sizeof text)) return 0;
+    char *end;
+    (void)strtoull(text, &end, 10);
+    return strtoull(end, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t os_peak_rss_bytes(void)
+{
+    char text[8192];
+    uint64_t kib;
+    if (read_small("/proc/self/status", text, sizeof text) && find_number(text, "VmHWM:", &kib)) return kib * 1024;
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+/* What the control group at `folder` still lets us take: limit - use + file cache that can be dropped. */
+static uint64_t cgroup_left(const char *folder, const char *limit_name, const char *use_name)
+{
+    char path[PATH_MAX + 64], text[8192];
+    uint64_t limit, use, cache = 0, part;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, limit_name);
+    if (!read_small(path, text, sizeof text) || !find_number(text, "", &limit)) return UINT64_MAX; /* "max" */
+    (void)snprintf(path, sizeof path, "%s/%s", folder, use_name);
+    if (!read_small(path, text, sizeof text) || !find_number(text, "", &use)) return UINT64_MAX;
+    (void)snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (read_small(path, text, sizeof text)) {
+        if (find_number(text, "inactive_file ", &part)) cache += part;
+        if (find_number(text, "active_file ", &part)) cache += part;
+    }
+    if (cache > use) cache = use;
+    return limit > use - cache ? limit - (use - cache) : 0;
+}
+
+/* The tightest group from our own up to the root (cgroup v2), or the v1 memory controller of a container. */
+static uint64_t cgroups_left(void)
+{
+    char text[PATH_MAX], folder[PATH_MAX + 32];
+    uint64_t left = cgroup_left("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes");
+    const char *own = read_small("/proc/self/cgroup", text, sizeof text) ? strstr(text, "0::/") : NULL;
+    own = own == NULL ? "" : own + strlen("0::");
+    (void)snprintf(folder, sizeof folder, "/sys/fs/cgroup%.*s", (int)strcspn(own, "\n"), own);
+    for (;;) {
+        uint64_t here = cgroup_left(folder, "memory.max", "memory.current");
+        if (here < left) left = here;
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL || strcmp(folder, "/sys/fs/cgroup") == 0) return left;
+        *slash = '\0';
+    }
+}
+
+uint64_t os_memory_available(void)
+{
+    char text[8192];
+    uint64_t kib, left = cgroups_left();
+    if (read_small("/proc/meminfo", text, sizeof text) && find_number(text, "MemAvailable:", &kib) &&
+        kib * 1024 < left)
+        left = kib * 1024;
+    return left;
+}
+
+static uint32_t count_cpus(void)
+{
+    cpu_set_t set;
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    char text[128], *end;
+    if (read_small("/sys/fs/cgroup/cpu.max", text, sizeof text)) { /* "quota period" or "max period" */
+        uint64_t quota = strtoull(text, &end, 10);
+        uint64_t period = end == text ? 0 : strtoull(end, NULL, 10);
+        uint64_t whole = period == 0 ? 0 : (quota + period - 1) / period;
+        if (whole != 0 && whole < (uint64_t)n) n = (long)whole;
+    }
+    return n < 1 ? 1 : (uint32_t)n;
+}
+
+uint32_t os_cpu_count(void)
+{
+    /* Remembered: after pool_pin the calling thread itself may use one processor only. */
+    static _Atomic uint32_t known;
+    uint32_t n = atomic_load(&known);
+    if (n == 0) atomic_store(&known, n = count_cpus());
+    return n;
+}
+
+double os_load_average(void)
+{
+    double load;
+    return getloadavg(&load, 1) == 1 ? load : 0.0;
+}
+
+const char *os_cpu_model(char *out, size_t size)
+{
+    char text[4096];
+    const char *line = NULL;
+    if (read_small("/proc/cpuinfo", text, sizeof text)) line = strstr(text, "model name");
+    if (line != NULL) line = strchr(line, ':');
+    if (line == NULL) (void)snprintf(out, size, "unknown processor");
+    else (void)snprintf(out, size, "%.*s", (int)strcspn(line + 2, "\n"), line + 2);
+    return out;
+}
