@@ -50,8 +50,8 @@ struct quant_traits {
     uint8_t pack_bits;    /* 4 if q (CODEBOOK: the nibble) fits a nibble, else 8 */
     uint8_t offset;       /* !has_min: min is exactly -offset * scale; has_min: 0 */
     bool has_min;         /* the file stores a min per group */
-    bool scale_is_f16;    /* every scale and stored min is exactly an f16. -offset * scale is one too
-                           * unless |scale| > 65504 / offset overflows: store the offset instead */
+    bool scale_is_f16;    /* every scale and stored min is exactly an f16; -offset * scale is one
+                           * too unless it overflows (|scale| > 65504 / offset) */
     const int8_t *codes;  /* CODEBOOK: the 16 values by nibble; else NULL */
 };
 

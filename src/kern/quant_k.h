@@ -1,0 +1,46 @@
+/* quant_k.h: block-level helpers shared by quant.c and the quantisers, and the 256-weight types.
+ * Internal to kern/quant*.c; everybody else uses quant.h. */
+#ifndef KERN_QUANT_K_H
+#define KERN_QUANT_K_H
+
+#include <stdint.h>
+#include <string.h>
+#include "base/num.h"
+
+/* Branch-free, so that rows of halves vectorise; no f32 subnormals on the way, so that the
+ * processor's flush modes cannot change a weight. */
+ZP_INLINE float half_expand(uint16_t h)
+{
+    uint32_t m = h & 0x7fffu;
+    uint32_t tiny = f32_bits((float)(int32_t)m * 0x1p-24f);
+    uint32_t wide = (m << 13) + (112u << 23) + (m >= 0x7c00u ? 112u << 23 : 0);
+    return f32_from_bits((m < 0x400u ? tiny : wide) | (uint32_t)(h & 0x8000u) << 16);
+}
+
+ZP_INLINE uint16_t load_u16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return v; }
+ZP_INLINE uint32_t load_u32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+ZP_INLINE float load_half(const uint8_t *p) { return half_expand(load_u16(p)); }
+
+/* Unpacks one block: q (256), scale (256 / group), min (256 / group; untouched if the type stores
+ * no min). */
+typedef void (*quant_unpack_fn)(const uint8_t *restrict b, uint8_t *restrict q,
+                                float *restrict scale, float *restrict min);
+void quant_k_unpack_q2(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
+                       float *restrict min);
+void quant_k_unpack_q3(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
+                       float *restrict min);
+void quant_k_unpack_q4(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
+                       float *restrict min);
+void quant_k_unpack_q5(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
+                       float *restrict min);
+void quant_k_unpack_q6(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
+                       float *restrict min);
+/* Nibbles, not yet looked up in the codebook. */
+void quant_k_unpack_iq4xs(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
+                          float *restrict min);
+
+/* The eight 6-bit (scale, min) pairs in the 12 bytes that Q4_K and Q5_K share. */
+void quant_k_scales_get(const uint8_t *packed, uint8_t scale[8], uint8_t min[8]);
+void quant_k_scales_put(uint8_t *packed, const uint8_t scale[8], const uint8_t min[8]);
+
+#endif
