@@ -1,11 +1,13 @@
 /* status.h: status codes and the error record that every fallible call of zerope fills.
- * A call returns ZP_OK or a negative code; on failure the caller's zp_err holds the first failure's place and text. */
+ * A call returns ZP_OK or a negative code; on failure the caller's zp_err holds the first failure's
+ * place and text. */
 #ifndef ZEROPE_STATUS_H
 #define ZEROPE_STATUS_H
 
 #include <stdint.h>
 
-/* X(name, value, process exit code, text): one list makes the enum, the names and the exit codes. */
+/* X(name, value, process exit code, text): one list makes the enum, the names and the exit
+ * codes. */
 #define ZP_STATUS_LIST(X)                                                       \
     X(ZP_OK, 0, 0, "ok")                                                        \
     X(ZP_RUN, -1, 1, "run error")                                               \
@@ -34,6 +36,7 @@ typedef struct zp_err {
 
 const char *zp_status_name(zp_status status);      /* "ZP_BAD_FILE"; never NULL */
 const char *zp_status_text(zp_status status);      /* "invalid model file"; never NULL */
-int zp_status_exit_code(zp_status status);         /* process exit code of design: 0 1 2 3 4 5 130 */
+/* process exit code of design: 0 1 2 3 4 5 130 */
+int zp_status_exit_code(zp_status status);
 
 #endif

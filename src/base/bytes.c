@@ -1,4 +1,5 @@
-/* bytes.c: growable buffers, checked cursors, checked sizes, UTF-8 form, hashes: everything that touches untrusted bytes.
+/* bytes.c: growable buffers, checked cursors, checked sizes, UTF-8 form, hashes: everything that
+ * touches untrusted bytes.
  * B1 buffer.size <= buffer.max, and data[size] is NUL once anything was appended.
  * B2 a failed read leaves the cursor where it was.  B3 cursor.at <= cursor.size. */
 #include "bytes.h"
@@ -41,7 +42,8 @@ static zp_status reserve(struct buffer *b, size_t extra, zp_err *err)
     /* No more than the limit can ever use. */
     if (b->max < SIZE_MAX && room > b->max + 1) room = b->max + 1;
     uint8_t *data = mem_resize(b->tag, b->data, room);
-    ZP_FAIL_IF(data == NULL, err, ZP_NO_MEMORY, "not enough memory for a buffer of %zu bytes", room);
+    ZP_FAIL_IF(data == NULL, err, ZP_NO_MEMORY, "not enough memory for a buffer of %zu bytes",
+               room);
     b->data = data;
     b->room = room;
     return ZP_OK;
@@ -107,15 +109,18 @@ size_t cursor_left(const struct cursor *c)
 
 bool cursor_match(struct cursor *c, const void *bytes, size_t size)
 {
-    if (size > cursor_left(c) || (size != 0 && memcmp(c->data + c->at, bytes, size) != 0)) return false;
+    if (size > cursor_left(c) || (size != 0 && memcmp(c->data + c->at, bytes, size) != 0))
+        return false;
     c->at += size;
     return true;
 }
 
-zp_status cursor_view(struct cursor *c, size_t size, const uint8_t **out, const char *what, zp_err *err)
+zp_status cursor_view(struct cursor *c, size_t size, const uint8_t **out, const char *what,
+                      zp_err *err)
 {
     ZP_FAIL_IF(size > cursor_left(c), err, ZP_BAD_FILE,
-               "%s: %s needs %zu bytes at offset %zu but only %zu are left: the file is cut short or damaged",
+               "%s: %s needs %zu bytes at offset %zu but only %zu are left: the file is cut short "
+               "or damaged",
                c->name, what, size, c->at, cursor_left(c));
     *out = c->data == NULL ? (const uint8_t *)"" : c->data + c->at;
     c->at += size;
@@ -128,7 +133,8 @@ zp_status cursor_skip(struct cursor *c, size_t size, const char *what, zp_err *e
     return cursor_view(c, size, &ignored, what, err);
 }
 
-static zp_status read_little(struct cursor *c, size_t size, uint64_t *out, const char *what, zp_err *err)
+static zp_status read_little(struct cursor *c, size_t size, uint64_t *out, const char *what,
+                             zp_err *err)
 {
     const uint8_t *p;
     ZP_TRY(cursor_view(c, size, &p, what, err));
@@ -185,7 +191,8 @@ zp_status cursor_f64(struct cursor *c, double *out, const char *what, zp_err *er
 
 /* ---- UTF-8 ---- */
 
-/* Length of the sequence a lead byte announces, 0 if it cannot lead; [*low, *high] bounds its second byte
+/* Length of the sequence a lead byte announces, 0 if it cannot lead; [*low, *high] bounds its
+ * second byte
  * (Unicode 15, table 3-7: this excludes overlongs, surrogates and values past U+10FFFF). */
 static size_t lead_length(uint8_t lead, uint8_t *low, uint8_t *high)
 {
@@ -201,14 +208,17 @@ static size_t lead_length(uint8_t lead, uint8_t *low, uint8_t *high)
     return lead < 0xf0 ? 3 : 4;
 }
 
-/* How many of the `left` bytes at p continue the character that p[0] leads (1..length), 0 if p[0] leads none. */
+/* How many of the `left` bytes at p continue the character that p[0] leads (1..length), 0 if p[0]
+ * leads none. */
 static size_t matched_length(const uint8_t *p, size_t left, size_t *length)
 {
     uint8_t low, high;
     *length = lead_length(p[0], &low, &high);
     if (*length == 0) return 0;
     size_t n = 1;
-    while (n < *length && n < left && p[n] >= (n == 1 ? low : 0x80) && p[n] <= (n == 1 ? high : 0xbf)) n++;
+    while (n < *length && n < left && p[n] >= (n == 1 ? low : 0x80) &&
+           p[n] <= (n == 1 ? high : 0xbf))
+        n++;
     return n;
 }
 
@@ -230,7 +240,8 @@ size_t utf8_complete_prefix(const char *text, size_t size)
         uint8_t byte = p[size - back];
         if (byte >= 0x80 && byte < 0xc0) continue;
         size_t length, matched = matched_length(p + size - back, back, &length);
-        /* Held back only if more bytes could still complete it; malformed bytes never get better. */
+        /* Held back only if more bytes could still complete it; malformed bytes never get
+         * better. */
         return matched == back && matched < length ? size - back : size;
     }
     return size;
@@ -279,7 +290,8 @@ static void sha_block(uint32_t h[8], const uint8_t *p)
 {
     uint32_t w[64];
     for (size_t i = 0; i < 16; i++)
-        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 |
+               (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
     for (size_t i = 16; i < 64; i++) {
         uint32_t s0 = turn_right(w[i - 15], 7) ^ turn_right(w[i - 15], 18) ^ w[i - 15] >> 3;
         uint32_t s1 = turn_right(w[i - 2], 17) ^ turn_right(w[i - 2], 19) ^ w[i - 2] >> 10;
@@ -306,8 +318,8 @@ static void sha_block(uint32_t h[8], const uint8_t *p)
 
 void sha256_init(struct sha256 *s)
 {
-    *s = (struct sha256){ .h = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 } };
+    *s = (struct sha256){ .h = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+                                 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 } };
 }
 
 void sha256_update(struct sha256 *s, const void *data, size_t size)

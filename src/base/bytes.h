@@ -1,4 +1,5 @@
-/* bytes.h: a growable buffer with a mandatory maximum, and a bounds-checked cursor for untrusted bytes. */
+/* bytes.h: a growable buffer with a mandatory maximum, and a bounds-checked cursor for untrusted
+ * bytes. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
@@ -21,7 +22,8 @@ zp_status buffer_printf(struct buffer *b, zp_err *err, const char *fmt, ...) ZP_
 void buffer_clear(struct buffer *b);  /* keeps the memory */
 void buffer_free(struct buffer *b);
 
-/* Little-endian reads; each read checks, moves on success, and leaves the cursor where it was on failure.
+/* Little-endian reads; each read checks, moves on success, and leaves the cursor where it was on
+ * failure.
  * `what` names the item in the error text: "tensor count", "key 3 name". */
 struct cursor {
     const uint8_t *data;
@@ -32,7 +34,8 @@ struct cursor cursor_over(const void *data, size_t size, const char *name);
 size_t cursor_left(const struct cursor *c);
 bool cursor_match(struct cursor *c, const void *bytes, size_t size);  /* consumes on match */
 zp_status cursor_skip(struct cursor *c, size_t size, const char *what, zp_err *err);
-zp_status cursor_view(struct cursor *c, size_t size, const uint8_t **out, const char *what, zp_err *err);
+zp_status cursor_view(struct cursor *c, size_t size, const uint8_t **out, const char *what,
+                      zp_err *err);
 zp_status cursor_u8(struct cursor *c, uint8_t *out, const char *what, zp_err *err);
 zp_status cursor_u16(struct cursor *c, uint16_t *out, const char *what, zp_err *err);
 zp_status cursor_u32(struct cursor *c, uint32_t *out, const char *what, zp_err *err);
@@ -44,7 +47,8 @@ zp_status cursor_f64(struct cursor *c, double *out, const char *what, zp_err *er
 bool size_add(size_t a, size_t b, size_t *out);
 bool size_mul(size_t a, size_t b, size_t *out);
 
-/* True if the bytes are well-formed UTF-8 (no surrogates, no overlongs, <= U+10FFFF). On false *bad = first bad offset. */
+/* True if the bytes are well-formed UTF-8 (no surrogates, no overlongs, <= U+10FFFF). On false *bad
+ * = first bad offset. */
 bool utf8_is_valid(const char *text, size_t size, size_t *bad);
 /* Length in bytes of the longest prefix that ends on a complete scalar (hold-back of streams). */
 size_t utf8_complete_prefix(const char *text, size_t size);

@@ -1,5 +1,6 @@
 /* log.c: one process-wide sink. Owns: the sink pointer and its level. Never touches stdio.
- * Threads: any thread may log; the sink is set before threads start or between runs, and must itself be thread safe. */
+ * Threads: any thread may log; the sink is set before threads start or between runs, and must
+ * itself be thread safe. */
 #include "log.h"
 
 #include <stdarg.h>

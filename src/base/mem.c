@@ -1,6 +1,8 @@
-/* mem.c: the only caller of the C allocator. Owns: byte counters per tag, the injection countdown, arena chunks.
+/* mem.c: the only caller of the C allocator. Owns: byte counters per tag, the injection countdown,
+ * arena chunks.
  * M1 a block is preceded by one cache line that knows its tag and size, so freeing needs neither.
- * M2 live[tag] is the sum of the sizes asked for, headers not counted: plans compare with it byte by byte.
+ * M2 live[tag] is the sum of the sizes asked for, headers not counted: plans compare with it byte
+ *    by byte.
  * Threads: counters and injection are atomic; arenas belong to one thread. */
 #include "mem.h"
 
@@ -140,7 +142,8 @@ void *mem_alloc_huge(enum mem_tag tag, size_t size)
     assert((unsigned)tag < MEM_TAG_COUNT);
     if (injected() || size > SIZE_MAX / 2) return NULL;
     size_t wanted = size == 0 ? 1 : size;
-    /* One huge page more than needed, then the ends are given back: the block starts on a huge-page boundary. */
+    /* One huge page more than needed, then the ends are given back: the block starts on a huge-page
+     * boundary. */
     size_t slack = wanted >= HUGE_PAGE ? HUGE_PAGE : 0;
     uint8_t *base =
         mmap(NULL, wanted + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -151,7 +154,8 @@ void *mem_alloc_huge(enum mem_tag tag, size_t size)
         if (lead != 0) munmap(base, lead);
         base += lead;
         munmap(base + pages, slack - lead);
-        (void)madvise(base, pages, MADV_HUGEPAGE); /* advice only: without it the memory still works */
+        (void)madvise(base, pages,
+                      MADV_HUGEPAGE); /* advice only: without it the memory still works */
     }
     count_taken(tag, size);
     return base;

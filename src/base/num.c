@@ -1,5 +1,6 @@
 /* num.c: f16 and bf16 by integer arithmetic: the definition the vector kernels are compared with.
- * NaN keeps its sign and upper payload and becomes quiet, as F16C and AVX512-BF16 do; subnormals are kept. */
+ * NaN keeps its sign and upper payload and becomes quiet, as F16C and AVX512-BF16 do; subnormals
+ * are kept. */
 #include "num.h"
 
 uint16_t f32_to_bf16(float x)
@@ -11,7 +12,8 @@ uint16_t f32_to_bf16(float x)
 
 float f16_to_f32(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 0x1fu, mantissa = h & 0x3ffu;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 0x1fu,
+             mantissa = h & 0x3ffu;
     if (exponent == 0) {
         float tiny = (float)mantissa * 0x1p-24f; /* exact: at most 10 bits */
         return f32_from_bits(f32_bits(tiny) | sign);
@@ -25,9 +27,11 @@ uint16_t f32_to_f16(float x)
 {
     uint32_t u = f32_bits(x), sign = u >> 16 & 0x8000u, magnitude = u & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
-    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* >= 65520 rounds to infinity */
-    if (magnitude < 0x38800000u) { /* below 2^-14: a multiple of 2^-24 */
-        /* Adding 0.5 puts the unit of the last place at 2^-24, so the FPU rounds to nearest even. */
+    if (magnitude >= 0x477ff000u)
+        return (uint16_t)(sign | 0x7c00u); /* >= 65520 rounds to infinity */
+    if (magnitude < 0x38800000u) {         /* below 2^-14: a multiple of 2^-24 */
+        /* Adding 0.5 puts the unit of the last place at 2^-24, so the FPU rounds to nearest
+         * even. */
         float shifted = f32_from_bits(magnitude) + 0.5f;
         return (uint16_t)(sign | (f32_bits(shifted) - 0x3f000000u));
     }

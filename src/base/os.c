@@ -1,9 +1,13 @@
 /* os.c: files, mappings, clock, processors, memory limits: the POSIX of the library beside pool.c.
- * O1 a file written here is complete under its name or not there: bytes go to `path.tmp.<pid>.<n>` and are renamed.
- * O2 any failure of os_file_* removes the temporary and leaves the old file as it was; the record is then closed.
- * O3 a read broken by a signal ends with ZP_INTERRUPTED, so that Ctrl-C works while waiting for a pipe; handlers of
+ * O1 a file written here is complete under its name or not there: bytes go to `path.tmp.<pid>.<n>`
+ *    and are renamed.
+ * O2 any failure of os_file_* removes the temporary and leaves the old file as it was; the record
+ *    is then closed.
+ * O3 a read broken by a signal ends with ZP_INTERRUPTED, so that Ctrl-C works while waiting for a
+ *    pipe; handlers of
  *    other signals are installed with SA_RESTART.
- * Threads: all functions may be called from any thread; a struct belongs to one thread at a time. */
+ * Threads: all functions may be called from any thread; a struct belongs to one thread at a
+ * time. */
 #include "os.h"
 
 #include <dirent.h>
@@ -28,10 +32,12 @@
 
 /* ---- reading ---- */
 
-/* A path that names nothing readable is wrong input; a device that fails is an input/output error. */
+/* A path that names nothing readable is wrong input; a device that fails is an input/output
+ * error. */
 static zp_status path_status(int code)
 {
-    bool wrong_path = code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG || code == ELOOP || code == EISDIR;
+    bool wrong_path = code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG || code == ELOOP ||
+                      code == EISDIR;
     return wrong_path ? ZP_BAD_INPUT : ZP_IO;
 }
 
@@ -39,7 +45,8 @@ static zp_status open_regular(const char *path, int *fd, uint64_t *size, zp_err 
 {
     /* O_NONBLOCK: opening a FIFO must not wait for its writer before it is refused. */
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ZP_FAIL_IF(opened < 0, err, path_status(errno), "%s: cannot be opened: %s", path, strerror(errno));
+    ZP_FAIL_IF(opened < 0, err, path_status(errno), "%s: cannot be opened: %s", path,
+               strerror(errno));
     struct stat st;
     int code = fstat(opened, &st) == 0 ? 0 : errno;
     if (code == 0 && S_ISREG(st.st_mode)) {
@@ -66,9 +73,10 @@ zp_status os_map_file(struct os_map *map, const char *path, zp_err *err)
         code = errno;
     }
     close(fd);
-    ZP_FAIL_IF(size == 0, err, ZP_BAD_FILE, "%s: is empty (0 bytes): the download may have failed", path);
-    ZP_FAIL_IF(data == MAP_FAILED, err, code == ENOMEM ? ZP_NO_MEMORY : ZP_IO, "%s: cannot be mapped: %s", path,
-               strerror(code));
+    ZP_FAIL_IF(size == 0, err, ZP_BAD_FILE, "%s: is empty (0 bytes): the download may have failed",
+               path);
+    ZP_FAIL_IF(data == MAP_FAILED, err, code == ENOMEM ? ZP_NO_MEMORY : ZP_IO,
+               "%s: cannot be mapped: %s", path, strerror(code));
     map->data = data;
     map->size = (size_t)size;
     return ZP_OK;
@@ -88,7 +96,8 @@ void os_map_drop(const struct os_map *map, size_t offset, size_t size)
     /* Only whole pages inside the range; its ends may be shared with a neighbour still in use. */
     size_t begin = (offset + page - 1) / page * page;
     if (end != map->size) end = end / page * page;
-    if (begin < end) (void)madvise((void *)(uintptr_t)(map->data + begin), end - begin, MADV_DONTNEED);
+    if (begin < end)
+        (void)madvise((void *)(uintptr_t)(map->data + begin), end - begin, MADV_DONTNEED);
 }
 
 bool os_is_folder(const char *path)
@@ -121,13 +130,13 @@ static zp_status read_all(int fd, const char *path, struct buffer *out, zp_err *
         int code = errno;
         if (got == 0) break;
         if (got < 0) {
-            status = status_fail(err, code == EINTR ? ZP_INTERRUPTED : path_status(code), __FILE__, __LINE__,
-                                 "%s: cannot be read: %s", path, strerror(code)); // O3
+            status = status_fail(err, code == EINTR ? ZP_INTERRUPTED : path_status(code), __FILE__,
+                                 __LINE__, "%s: cannot be read: %s", path, strerror(code)); // O3
             break;
         }
         if ((size_t)got > out->max - out->size)
-            status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "%s: is longer than the limit of %zu bytes",
-                                 path, out->max);
+            status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__,
+                                 "%s: is longer than the limit of %zu bytes", path, out->max);
         else status = buffer_append(out, piece, (size_t)got, err);
         if (status != ZP_OK) break;
     }
@@ -154,8 +163,8 @@ static zp_status make_folder(const char *path, zp_err *err)
     int code = errno;
     ZP_FAIL_IF(code == EEXIST || code == ENOTDIR, err, ZP_BAD_INPUT,
                "%s: cannot be made: there is a file where a folder is needed", path);
-    ZP_FAIL(err, code == ENOSPC || code == EDQUOT ? ZP_NO_SPACE : ZP_IO, "%s: the folder cannot be made: %s", path,
-            strerror(code));
+    ZP_FAIL(err, code == ENOSPC || code == EDQUOT ? ZP_NO_SPACE : ZP_IO,
+            "%s: the folder cannot be made: %s", path, strerror(code));
 }
 
 zp_status os_make_folders(const char *path, zp_err *err)
@@ -174,7 +183,10 @@ zp_status os_make_folders(const char *path, zp_err *err)
     return status;
 }
 
-struct name_list { char **names; size_t count, room; };
+struct name_list {
+    char **names;
+    size_t count, room;
+};
 
 static zp_status keep_name(struct name_list *list, char *name, zp_err *err)
 {
@@ -182,7 +194,8 @@ static zp_status keep_name(struct name_list *list, char *name, zp_err *err)
         size_t room = list->room == 0 ? 64 : list->room * 2;
         char **names = mem_resize(MEM_META, list->names, room * sizeof *names);
         if (names == NULL) mem_free(name);
-        ZP_FAIL_IF(names == NULL, err, ZP_NO_MEMORY, "not enough memory for a list of %zu file names", room);
+        ZP_FAIL_IF(names == NULL, err, ZP_NO_MEMORY,
+                   "not enough memory for a list of %zu file names", room);
         list->names = names;
         list->room = room;
     }
@@ -192,15 +205,18 @@ static zp_status keep_name(struct name_list *list, char *name, zp_err *err)
 
 static zp_status list_below(const char *folder, int depth, struct name_list *list, zp_err *err);
 
-static zp_status list_entry(const char *folder, const char *entry, int depth, struct name_list *list, zp_err *err)
+static zp_status list_entry(const char *folder, const char *entry, int depth,
+                            struct name_list *list, zp_err *err)
 {
     if (strcmp(entry, ".") == 0 || strcmp(entry, "..") == 0) return ZP_OK;
     size_t size = strlen(folder) + strlen(entry) + 2;
     char *path = mem_alloc(MEM_META, size);
     ZP_FAIL_IF(path == NULL, err, ZP_NO_MEMORY, "%s: not enough memory for a file name", folder);
-    (void)snprintf(path, size, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", entry);
+    (void)snprintf(path, size, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/",
+                   entry);
     struct stat direct, target;
-    /* Links to files count (model caches use them), links to folders do not: they could form a circle. */
+    /* Links to files count (model caches use them), links to folders do not: they could form a
+     * circle. */
     bool known = lstat(path, &direct) == 0 && stat(path, &target) == 0;
     if (known && S_ISREG(target.st_mode)) return keep_name(list, path, err);
     zp_status status = ZP_OK;
@@ -211,9 +227,11 @@ static zp_status list_entry(const char *folder, const char *entry, int depth, st
 
 static zp_status list_below(const char *folder, int depth, struct name_list *list, zp_err *err)
 {
-    ZP_FAIL_IF(depth > MAX_DEPTH, err, ZP_BAD_INPUT, "%s: folders nest deeper than %d", folder, MAX_DEPTH);
+    ZP_FAIL_IF(depth > MAX_DEPTH, err, ZP_BAD_INPUT, "%s: folders nest deeper than %d", folder,
+               MAX_DEPTH);
     DIR *dir = opendir(folder);
-    ZP_FAIL_IF(dir == NULL, err, path_status(errno), "%s: the folder cannot be read: %s", folder, strerror(errno));
+    ZP_FAIL_IF(dir == NULL, err, path_status(errno), "%s: the folder cannot be read: %s", folder,
+               strerror(errno));
     zp_status status = ZP_OK;
     for (struct dirent *e; status == ZP_OK && (e = readdir(dir)) != NULL;)
         status = list_entry(folder, e->d_name, depth, list, err);
@@ -276,7 +294,8 @@ static uint64_t space_left(int fd)
     return (uint64_t)vfs.f_bavail * vfs.f_frsize;
 }
 
-/* The path a rename must go to: links are followed, so that writing through one does not replace it. */
+/* The path a rename must go to: links are followed, so that writing through one does not replace
+ * it. */
 static zp_status final_path(const char *path, char **out, zp_err *err)
 {
     char resolved[PATH_MAX];
@@ -293,30 +312,42 @@ static zp_status check_target(const char *path, mode_t *mode, zp_err *err)
     *mode = 0;
     size_t length = strlen(path);
     ZP_FAIL_IF(length == 0, err, ZP_BAD_INPUT, "the name of the output file is empty");
-    ZP_FAIL_IF(path[length - 1] == '/', err, ZP_BAD_INPUT, "%s: names a folder, expected a file name", path);
+    ZP_FAIL_IF(path[length - 1] == '/', err, ZP_BAD_INPUT,
+               "%s: names a folder, expected a file name", path);
     if (stat(path, &st) != 0) return ZP_OK;
-    ZP_FAIL_IF(S_ISDIR(st.st_mode), err, ZP_BAD_INPUT, "%s: is a folder, expected a file name", path);
-    ZP_FAIL_IF(!S_ISREG(st.st_mode), err, ZP_BAD_INPUT, "%s: is a device, pipe or socket, expected a regular file",
+    ZP_FAIL_IF(S_ISDIR(st.st_mode), err, ZP_BAD_INPUT, "%s: is a folder, expected a file name",
                path);
-    ZP_FAIL_IF(access(path, W_OK) != 0, err, ZP_IO, "%s: the existing file is write-protected: %s", path,
-               strerror(errno));
+    ZP_FAIL_IF(!S_ISREG(st.st_mode), err, ZP_BAD_INPUT,
+               "%s: is a device, pipe or socket, expected a regular file", path);
+    ZP_FAIL_IF(access(path, W_OK) != 0, err, ZP_IO, "%s: the existing file is write-protected: %s",
+               path, strerror(errno));
     *mode = st.st_mode & 0777;
     return ZP_OK;
 }
 
+/* Sets f->temp only when the file was made: what is there is ours to remove. */
 static zp_status open_temp(struct os_file *f, mode_t mode, zp_err *err)
 {
     size_t size = strlen(f->path) + 48;
-    f->temp = mem_alloc(MEM_META, size);
     f->chunk = mem_alloc(MEM_META, CHUNK_BYTES);
-    ZP_FAIL_IF(f->temp == NULL || f->chunk == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", f->path);
-    (void)snprintf(f->temp, size, "%s.tmp.%ld.%u", f->path, (long)getpid(), atomic_fetch_add(&temp_number, 1));
-    f->fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    ZP_FAIL_IF(f->fd < 0, err, errno == ENOSPC || errno == EDQUOT ? ZP_NO_SPACE : path_status(errno),
-               "%s: cannot be created: %s%s", f->path, strerror(errno),
-               errno == ENOENT ? " (the folder does not exist)" : "");
-    if (mode != 0) (void)fchmod(f->fd, mode); /* a replaced file keeps its permissions */
-    return ZP_OK;
+    char *temp = f->chunk == NULL ? NULL : mem_alloc(MEM_META, size);
+    ZP_FAIL_IF(temp == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", f->path);
+    int code;
+    do { /* a name left by a dead process that had our number is passed over */
+        unsigned number = atomic_fetch_add(&temp_number, 1);
+        (void)snprintf(temp, size, "%s.tmp.%ld.%u", f->path, (long)getpid(), number);
+        f->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        code = errno;
+    } while (f->fd < 0 && code == EEXIST);
+    if (f->fd >= 0) {
+        f->temp = temp;
+        if (mode != 0) (void)fchmod(f->fd, mode); /* a replaced file keeps its permissions */
+        return ZP_OK;
+    }
+    mem_free(temp);
+    ZP_FAIL(err, code == ENOSPC || code == EDQUOT ? ZP_NO_SPACE : path_status(code),
+            "%s: cannot be created: %s%s", f->path, strerror(code),
+            code == ENOENT ? " (the folder does not exist)" : "");
 }
 
 zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err)
@@ -339,13 +370,15 @@ static zp_status write_failed(struct os_file *f, int code, size_t missing, zp_er
 {
     zp_status status;
     if (code == ENOSPC || code == EDQUOT)
-        status = status_fail(err, ZP_NO_SPACE, __FILE__, __LINE__,
-                             "%s: the disk is full: at least %zu more bytes are needed after %llu, %llu available;"
-                             " the partial file is removed",
-                             f->path, missing, (unsigned long long)f->at, (unsigned long long)space_left(f->fd));
+        status = status_fail(
+            err, ZP_NO_SPACE, __FILE__, __LINE__,
+            "%s: the disk is full: at least %zu more bytes are needed after %llu, %llu available;"
+            " the partial file is removed",
+            f->path, missing, (unsigned long long)f->at, (unsigned long long)space_left(f->fd));
     else
-        status = status_fail(err, ZP_IO, __FILE__, __LINE__, "%s: writing fails after %llu bytes: %s", f->path,
-                             (unsigned long long)f->at, strerror(code));
+        status =
+            status_fail(err, ZP_IO, __FILE__, __LINE__, "%s: writing fails after %llu bytes: %s",
+                        f->path, (unsigned long long)f->at, strerror(code));
     os_file_abort(f); // O2
     return status;
 }
@@ -381,7 +414,8 @@ zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err
     return ZP_OK;
 }
 
-/* Makes the rename itself durable. Some file systems cannot sync a folder; the data are safe without it. */
+/* Makes the rename itself durable. Some file systems cannot sync a folder; the data are safe
+ * without it. */
 static void sync_folder(const char *path)
 {
     char folder[PATH_MAX] = ".";
@@ -416,7 +450,8 @@ zp_status os_file_commit(struct os_file *f, zp_err *err)
 
 void os_file_abort(struct os_file *f)
 {
-    /* A zero-initialised record has fd 0, which is not ours: the path tells whether anything was opened. */
+    /* A zero-initialised record has fd 0, which is not ours: the path tells whether anything was
+     * opened. */
     if (f->path != NULL && f->fd >= 0) close(f->fd);
     if (f->temp != NULL) unlink(f->temp);
     mem_free(f->temp);
@@ -461,13 +496,15 @@ static bool read_small(const char *path, char *text, size_t room)
     if (fd < 0) return false;
     size_t used = 0;
     ssize_t got = 0;
-    while (used < room - 1 && (got = read(fd, text + used, room - 1 - used)) > 0) used += (size_t)got;
+    while (used < room - 1 && (got = read(fd, text + used, room - 1 - used)) > 0)
+        used += (size_t)got;
     close(fd);
     text[used] = '\0';
     return got >= 0;
 }
 
-/* The number after `key` at the beginning of a line, e.g. "MemAvailable:"; false if there is none. */
+/* The number after `key` at the beginning of a line, e.g. "MemAvailable:"; false if there is
+ * none. */
 static bool find_number(const char *text, const char *key, uint64_t *out)
 {
     size_t length = strlen(key);
@@ -494,18 +531,21 @@ uint64_t os_peak_rss_bytes(void)
 {
     char text[8192];
     uint64_t kib;
-    if (read_small("/proc/self/status", text, sizeof text) && find_number(text, "VmHWM:", &kib)) return kib * 1024;
+    if (read_small("/proc/self/status", text, sizeof text) && find_number(text, "VmHWM:", &kib))
+        return kib * 1024;
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-/* What the control group at `folder` still lets us take: limit - use + file cache that can be dropped. */
+/* What the control group at `folder` still lets us take: limit - use + file cache that can be
+ * dropped. */
 static uint64_t cgroup_left(const char *folder, const char *limit_name, const char *use_name)
 {
     char path[PATH_MAX + 64], text[8192];
     uint64_t limit, use, cache = 0, part;
     (void)snprintf(path, sizeof path, "%s/%s", folder, limit_name);
-    if (!read_small(path, text, sizeof text) || !find_number(text, "", &limit)) return UINT64_MAX; /* "max" */
+    if (!read_small(path, text, sizeof text) || !find_number(text, "", &limit))
+        return UINT64_MAX; /* "max" */
     (void)snprintf(path, sizeof path, "%s/%s", folder, use_name);
     if (!read_small(path, text, sizeof text) || !find_number(text, "", &use)) return UINT64_MAX;
     (void)snprintf(path, sizeof path, "%s/memory.stat", folder);
@@ -517,12 +557,15 @@ static uint64_t cgroup_left(const char *folder, const char *limit_name, const ch
     return limit > use - cache ? limit - (use - cache) : 0;
 }
 
-/* The tightest group from our own up to the root (cgroup v2), or the v1 memory controller of a container. */
+/* The tightest group from our own up to the root (cgroup v2), or the v1 memory controller of a
+ * container. */
 static uint64_t cgroups_left(void)
 {
     char text[PATH_MAX], folder[PATH_MAX + 32];
-    uint64_t left = cgroup_left("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes");
-    const char *own = read_small("/proc/self/cgroup", text, sizeof text) ? strstr(text, "0::/") : NULL;
+    uint64_t left =
+        cgroup_left("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes");
+    const char *own =
+        read_small("/proc/self/cgroup", text, sizeof text) ? strstr(text, "0::/") : NULL;
     own = own == NULL ? "" : own + strlen("0::");
     (void)snprintf(folder, sizeof folder, "/sys/fs/cgroup%.*s", (int)strcspn(own, "\n"), own);
     for (;;) {
@@ -538,8 +581,8 @@ uint64_t os_memory_available(void)
 {
     char text[8192];
     uint64_t kib, left = cgroups_left();
-    if (read_small("/proc/meminfo", text, sizeof text) && find_number(text, "MemAvailable:", &kib) &&
-        kib * 1024 < left)
+    if (read_small("/proc/meminfo", text, sizeof text) &&
+        find_number(text, "MemAvailable:", &kib) && kib * 1024 < left)
         left = kib * 1024;
     return left;
 }
@@ -547,9 +590,11 @@ uint64_t os_memory_available(void)
 static uint32_t count_cpus(void)
 {
     cpu_set_t set;
-    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                         : sysconf(_SC_NPROCESSORS_ONLN);
     char text[128], *end;
-    if (read_small("/sys/fs/cgroup/cpu.max", text, sizeof text)) { /* "quota period" or "max period" */
+    if (read_small("/sys/fs/cgroup/cpu.max", text,
+                   sizeof text)) { /* "quota period" or "max period" */
         uint64_t quota = strtoull(text, &end, 10);
         uint64_t period = end == text ? 0 : strtoull(end, NULL, 10);
         uint64_t whole = period == 0 ? 0 : (quota + period - 1) / period;

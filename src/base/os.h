@@ -12,19 +12,24 @@ struct os_map { const uint8_t *data; size_t size; };
 /* Maps a regular file read-only. Folder, missing, empty or unreadable: error that says which. */
 zp_status os_map_file(struct os_map *map, const char *path, zp_err *err);
 void os_unmap(struct os_map *map);
-void os_map_drop(const struct os_map *map, size_t offset, size_t size); /* advise: pages no longer needed */
+/* advise: pages no longer needed */
+void os_map_drop(const struct os_map *map, size_t offset, size_t size);
 
 bool os_is_folder(const char *path);
 bool os_exists(const char *path);
 zp_status os_file_size(const char *path, uint64_t *size, zp_err *err);
 zp_status os_make_folders(const char *path, zp_err *err);             /* like mkdir -p */
-/* Sorted names of regular files below a folder (recursive, paths joined with '/'); free with os_list_free. */
+/* Sorted paths ("folder/sub/name") of the regular files below a folder, links to folders not
+ * followed; free with os_list_free. */
 zp_status os_list_files(const char *folder, char ***names, size_t *count, zp_err *err);
 void os_list_free(char **names, size_t count);
-zp_status os_read_file(const char *path, struct buffer *out, zp_err *err);  /* path "-" reads stdin; limit = out->max */
+/* path "-" reads stdin; limit = out->max */
+zp_status os_read_file(const char *path, struct buffer *out, zp_err *err);
 
-/* Atomic writing (I4): bytes go to a temporary name in the same folder; commit = fsync + rename + fsync of the folder.
- * os_file_abort (also after an error) removes the temporary. ENOSPC -> ZP_NO_SPACE with needed and available. */
+/* Atomic writing (I4): bytes go to a temporary name in the same folder; commit = fsync + rename +
+ * fsync of the folder.
+ * os_file_abort (also after an error) removes the temporary. ENOSPC -> ZP_NO_SPACE with needed and
+ * available. */
 struct os_file { int fd; char *path, *temp; uint64_t at; uint8_t *chunk; size_t used; };
 zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err);
 zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err *err);
@@ -43,6 +48,7 @@ uint64_t os_memory_available(void);          /* bytes, cgroup limit respected */
 uint32_t os_cpu_count(void);                 /* processors this process may run on */
 double os_load_average(void);
 const char *os_cpu_model(char *out, size_t size);
-/* Folder for cached files: $XDG_CACHE_HOME/zerope or ~/.cache/zerope is decided by the CLI, not here. */
+/* Folder for cached files: $XDG_CACHE_HOME/zerope or ~/.cache/zerope is decided by the CLI, not
+ * here. */
 
 #endif

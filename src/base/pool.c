@@ -1,8 +1,13 @@
-/* pool.c: worker threads that run one function together. Owns: the threads and their signals. With os.c the only POSIX.
- * A signal is a value on its own cache line with one writer; waiters watch it for about 30 us, then sleep in the kernel.
- * P1 a signal's value changes only when everyone who waits for the old one has gone on: waiting for equality is enough.
- * P2 the writer stores the value before it reads `sleepers`, a waiter counts itself before it re-reads the value
- *    (both sequentially consistent): either the writer sees the sleeper, or the sleeper sees the value.
+/* pool.c: worker threads that run one function together. Owns: the threads and their signals. With
+ * os.c the only POSIX.
+ * A signal is a value on its own cache line with one writer; waiters watch it for about 30 us, then
+ * sleep in the kernel.
+ * P1 a signal's value changes only when everyone who waits for the old one has gone on: waiting for
+ *    equality is enough.
+ * P2 the writer stores the value before it reads `sleepers`, a waiter counts itself before it
+ *    re-reads the value
+ *    (both sequentially consistent): either the writer sees the sleeper, or the sleeper sees the
+ *    value.
  * P3 with more threads than processors nobody spins: the thread waited for needs the core. */
 #include "pool.h"
 
@@ -173,7 +178,8 @@ zp_status pool_open(struct pool **out, uint32_t n_threads, zp_err *err)
     ZP_FAIL_IF(n_threads < 1 || n_threads > MAX_THREADS, err, ZP_USAGE,
                "%u threads asked for, expected 1 to %d", n_threads, MAX_THREADS);
     struct pool *p = mem_zalloc(MEM_META, sizeof *p + n_threads * sizeof p->workers[0]);
-    ZP_FAIL_IF(p == NULL, err, ZP_NO_MEMORY, "not enough memory for a pool of %u threads", n_threads);
+    ZP_FAIL_IF(p == NULL, err, ZP_NO_MEMORY, "not enough memory for a pool of %u threads",
+               n_threads);
     p->n_threads = n_threads;
     p->spin_ns = n_threads <= os_cpu_count() ? SPIN_NS : 0; // P3
     for (uint32_t t = 0; t < n_threads; t++) {
@@ -184,8 +190,8 @@ zp_status pool_open(struct pool **out, uint32_t n_threads, zp_err *err)
         int code = start_worker(&p->workers[t]);
         if (code == 0) continue;
         pool_close(p);
-        ZP_FAIL(err, ZP_RUN, "thread %u of %u cannot start: %s; ask for fewer threads", t, n_threads,
-                strerror(code));
+        ZP_FAIL(err, ZP_RUN, "thread %u of %u cannot start: %s; ask for fewer threads", t,
+                n_threads, strerror(code));
     }
     *out = p;
     return ZP_OK;
@@ -196,13 +202,16 @@ static bool leads_core(size_t cpu)
 {
     char path[96];
     struct buffer text = buffer_with_max(MEM_META, 256);
-    (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
-    bool leads = os_read_file(path, &text, NULL) != ZP_OK || strtoul((char *)text.data, NULL, 10) == cpu;
+    (void)snprintf(path, sizeof path,
+                   "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
+    bool leads =
+        os_read_file(path, &text, NULL) != ZP_OK || strtoul((char *)text.data, NULL, 10) == cpu;
     buffer_free(&text);
     return leads;
 }
 
-/* Fills order[] with the allowed processors, one hardware thread of each core first; returns how many. */
+/* Fills order[] with the allowed processors, one hardware thread of each core first; returns how
+ * many. */
 static uint32_t order_cpus(const cpu_set_t *allowed, size_t order[CPU_SETSIZE])
 {
     uint32_t n = 0;
@@ -228,9 +237,10 @@ zp_status pool_pin(struct pool *p, zp_err *err)
         cpu_set_t one;
         CPU_ZERO(&one);
         CPU_SET(order[t], &one);
-        int code = pthread_setaffinity_np(t == 0 ? pthread_self() : p->workers[t].handle, sizeof one, &one);
-        ZP_FAIL_IF(code != 0, err, ZP_RUN, "thread %u cannot be pinned to processor %zu: %s", t, order[t],
-                   strerror(code));
+        int code = pthread_setaffinity_np(t == 0 ? pthread_self() : p->workers[t].handle,
+                                          sizeof one, &one);
+        ZP_FAIL_IF(code != 0, err, ZP_RUN, "thread %u cannot be pinned to processor %zu: %s", t,
+                   order[t], strerror(code));
     }
     return ZP_OK;
 }

@@ -1,4 +1,5 @@
-/* pool.h: worker pool: the same function on every thread, static ownership of ranges, spin-then-futex barrier.
+/* pool.h: worker pool: the same function on every thread, static ownership of ranges,
+ * spin-then-futex barrier.
  * One caller at a time; the caller's thread is worker 0. No allocation after pool_open (I5). */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
@@ -10,8 +11,10 @@
 struct pool;
 typedef void (*pool_fn)(void *arg, uint32_t thread, uint32_t n_threads);
 
-zp_status pool_open(struct pool **out, uint32_t n_threads, zp_err *err);  /* n_threads >= 1; no pinning unless asked */
-zp_status pool_pin(struct pool *p, zp_err *err);                           /* one core each, if cores suffice */
+/* n_threads >= 1; no pinning unless asked */
+zp_status pool_open(struct pool **out, uint32_t n_threads, zp_err *err);
+/* one core each, if cores suffice */
+zp_status pool_pin(struct pool *p, zp_err *err);
 void pool_close(struct pool *p);
 uint32_t pool_threads(const struct pool *p);
 /* Runs fn(arg, thread, n) on every worker and returns when all are done. */
@@ -19,8 +22,10 @@ void pool_run(struct pool *p, pool_fn fn, void *arg);
 /* Inside fn: all workers wait for each other. */
 void pool_barrier(struct pool *p, uint32_t thread);
 
-/* Static split of [0, n) in multiples of `grain`: worker `thread` of `n_threads` owns [*begin, *end). */
-ZP_INLINE void pool_share(size_t n, size_t grain, uint32_t thread, uint32_t n_threads, size_t *begin, size_t *end)
+/* Static split of [0, n) in multiples of `grain`: worker `thread` of `n_threads` owns [*begin,
+ * *end). */
+ZP_INLINE void pool_share(size_t n, size_t grain, uint32_t thread, uint32_t n_threads,
+                          size_t *begin, size_t *end)
 {
     size_t units = (n + grain - 1) / grain;
     size_t b = units * thread / n_threads * grain, e = units * (thread + 1) / n_threads * grain;

@@ -1,5 +1,7 @@
-/* rng.c: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011).
- * Key = seed, counter = (index, stream). Draw i of a stream is half i % 2 of block i / 2: 64 bits, whatever the caller
+/* rng.c: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC
+ * 2011).
+ * Key = seed, counter = (index, stream). Draw i of a stream is half i % 2 of block i / 2: 64 bits,
+ * whatever the caller
  * makes of it, so that the i-th call on a fresh stream equals rng_unit_at(seed, stream, i). */
 #include "rng.h"
 

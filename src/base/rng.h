@@ -1,4 +1,5 @@
-/* rng.h: counter-based random streams: value i of stream (seed, purpose) is a pure function, so draws need no state
+/* rng.h: counter-based random streams: value i of stream (seed, purpose) is a pure function, so
+ * draws need no state
  * and threads or resumptions cannot disturb them. Philox4x32-10 (Salmon et al., 2011). */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
@@ -13,6 +14,7 @@ uint64_t rng_u64(struct rng *r);
 double rng_unit(struct rng *r);                 /* [0, 1), 53 bits */
 uint64_t rng_below(struct rng *r, uint64_t n);  /* unbiased, n >= 1 */
 float rng_normal(struct rng *r);                /* mean 0, variance 1 (Box-Muller) */
-double rng_unit_at(uint64_t seed, uint64_t stream, uint64_t index); /* draw number index of the stream */
+/* draw number index of the stream */
+double rng_unit_at(uint64_t seed, uint64_t stream, uint64_t index);
 
 #endif

@@ -1,4 +1,5 @@
-/* status.c: names, texts and exit codes of statuses, and the recording of the first failure. No state. */
+/* status.c: names, texts and exit codes of statuses, and the recording of the first failure. No
+ * state. */
 #include "status.h"
 
 #include <stdarg.h>
@@ -9,7 +10,8 @@
 const char *zp_status_name(zp_status status)
 {
     switch (status) {
-#define STATUS_NAME(name, value, exit_code, text) case name: return #name;
+#define STATUS_NAME(name, value, exit_code, text)                                                  \
+    case name: return #name;
         ZP_STATUS_LIST(STATUS_NAME)
 #undef STATUS_NAME
     }
@@ -19,7 +21,8 @@ const char *zp_status_name(zp_status status)
 const char *zp_status_text(zp_status status)
 {
     switch (status) {
-#define STATUS_TEXT(name, value, exit_code, text) case name: return text;
+#define STATUS_TEXT(name, value, exit_code, text)                                                  \
+    case name: return text;
         ZP_STATUS_LIST(STATUS_TEXT)
 #undef STATUS_TEXT
     }
@@ -29,7 +32,8 @@ const char *zp_status_text(zp_status status)
 int zp_status_exit_code(zp_status status)
 {
     switch (status) {
-#define STATUS_EXIT(name, value, exit_code, text) case name: return exit_code;
+#define STATUS_EXIT(name, value, exit_code, text)                                                  \
+    case name: return exit_code;
         ZP_STATUS_LIST(STATUS_EXIT)
 #undef STATUS_EXIT
     }

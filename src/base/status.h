@@ -1,11 +1,13 @@
-/* status.h (base): macros that fill and pass on zp_err. Public types are in include/zerope/status.h. */
+/* status.h (base): macros that fill and pass on zp_err. Public types are in
+ * include/zerope/status.h. */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
 #include <zerope/status.h>
 #include "compiler.h"
 
-/* Records the failure unless err already holds one (the first failure wins) or is NULL. Returns code. */
+/* Records the failure unless err already holds one (the first failure wins) or is NULL. Returns
+ * code. */
 zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, const char *fmt, ...)
     ZP_PRINTF(5, 6);
 
