@@ -14,37 +14,14 @@
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "model/gguf_get.h"
+#include "model/gguf_value.h"
 
 #define GGUF_MAX_DIMS 4
 #define GGUF_MAX_NAME 64 /* tensor names: bytes with the NUL */
-#define GGUF_MAX_KEY 65535
 #define GGUF_MAX_KV 65536
 #define GGUF_MAX_TENSORS (1u << 20)
 #define GGUF_DEFAULT_ALIGNMENT 32
-
-/* Value types; numbers as in the file. */
-enum gguf_type {
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
-    GGUF_STR, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_TYPE_COUNT
-};
-const char *gguf_type_name(enum gguf_type type); /* "u32"; "?" beyond the list */
-
-/* A string of a file: not NUL-terminated, may hold NULs, not necessarily UTF-8. */
-struct gguf_str {
-    const char *data;
-    size_t size;
-};
-bool gguf_str_is(struct gguf_str s, const char *text);
-
-struct gguf_kv {
-    const char *name;
-    enum gguf_type type; /* type of the value, or of the items when is_array; never GGUF_ARRAY */
-    bool is_array;
-    uint64_t count;      /* items; 1 for a scalar */
-    const uint8_t *data; /* the value as in the file, little endian, unaligned: use gguf_item_* */
-    size_t bytes;        /* of data, string length prefixes included */
-    const uint32_t *offsets; /* strings: where in data item i (its length) begins; else NULL */
-};
 
 struct gguf_tensor {
     const char *name;
@@ -86,49 +63,6 @@ zp_status gguf_open_bytes(struct gguf *g, const void *data, size_t size, const c
                           zp_err *err);
 void gguf_close(struct gguf *g); /* accepts a zeroed or half-built object */
 
-/* ---- keys. A key that begins with "%." stands for the architecture's: "%.block_count" ->
- * "llama.block_count". get: must exist ("key llama.block_count is missing"); get_or: *out =
- * fallback when absent. A value of the wrong type or out of range is an error in both. Integers:
- * any integer type in range. f32: f32, f64 or integer. */
-const struct gguf_kv *gguf_find_key(const struct gguf *g, const char *key);
-zp_status gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, zp_err *err);
-zp_status gguf_get_u32_or(const struct gguf *g, const char *key, uint32_t fallback, uint32_t *out,
-                          zp_err *err);
-zp_status gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, zp_err *err);
-zp_status gguf_get_u64_or(const struct gguf *g, const char *key, uint64_t fallback, uint64_t *out,
-                          zp_err *err);
-zp_status gguf_get_f32(const struct gguf *g, const char *key, float *out, zp_err *err);
-zp_status gguf_get_f32_or(const struct gguf *g, const char *key, float fallback, float *out,
-                          zp_err *err);
-zp_status gguf_get_bool(const struct gguf *g, const char *key, bool *out, zp_err *err);
-zp_status gguf_get_bool_or(const struct gguf *g, const char *key, bool fallback, bool *out,
-                           zp_err *err);
-zp_status gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, zp_err *err);
-/* Absent: out->data = NULL, size 0. */
-zp_status gguf_get_str_or_null(const struct gguf *g, const char *key, struct gguf_str *out,
-                               zp_err *err);
-
-/* Arrays. kind: what the caller will read; integers of any width pass for GGUF_ANY_INT. *out = NULL
- * when absent (find) or an error (get). */
-enum gguf_array_kind { GGUF_ANY_INT, GGUF_ANY_FLOAT, GGUF_BOOLS, GGUF_STRS };
-zp_status gguf_get_array(const struct gguf *g, const char *key, enum gguf_array_kind kind,
-                         const struct gguf_kv **out, zp_err *err);
-zp_status gguf_find_array(const struct gguf *g, const char *key, enum gguf_array_kind kind,
-                          const struct gguf_kv **out, zp_err *err);
-/* Item i < count of a scalar or array whose type was checked (asserted). */
-/* Integers and bool; a u64 above INT64_MAX saturates. */
-int64_t gguf_item_int(const struct gguf_kv *kv, uint64_t i);
-double gguf_item_float(const struct gguf_kv *kv, uint64_t i);        /* f32, f64 */
-struct gguf_str gguf_item_str(const struct gguf_kv *kv, uint64_t i); /* O(1) */
-
-/* Keys that are one number or one per layer (head_count_kv, feed_forward_length): fills out[0..n).
- * An array must have exactly n items. *found = false and out untouched when absent. Integers also
- * accept bools as 0/1. */
-zp_status gguf_get_u32_layers(const struct gguf *g, const char *key, uint32_t n, uint32_t *out,
-                              bool *found, zp_err *err);
-zp_status gguf_get_f32_layers(const struct gguf *g, const char *key, uint32_t n, float *out,
-                              bool *found, zp_err *err);
-
 /* ---- tensors */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name); /* or NULL */
 /* Must exist ("tensor blk.0.attn_q.weight is missing"). */
@@ -140,9 +74,15 @@ uint64_t gguf_tensor_row_bytes(const struct gguf_tensor *t); /* bytes / rows */
 char *gguf_tensor_shape(const struct gguf_tensor *t, char *out, size_t size);
 
 /* ---- building blocks shared with gguf_write.c and hfconfig.c */
-/* Bytes of one value of a fixed-size type; 0 for strings and arrays. */
-size_t gguf_type_bytes(enum gguf_type type);
-/* Rebuilds both indexes over g->kvs and g->tensors; fails on duplicate names. Sets g->arch. */
+/* Checks name, type, dims and sizes of *t (G1, G3); sets unused ne to 1, and bytes. where: the file,
+ * for messages. */
+zp_status gguf_tensor_check(struct gguf_tensor *t, const char *where, zp_err *err);
+/* Rebuilds both indexes over g->kvs and g->tensors, sets g->arch; duplicate names are errors. */
 zp_status gguf_build_indexes(struct gguf *g, zp_err *err);
+zp_status gguf_check_arch(struct gguf_str arch, const char *where, zp_err *err);
+/* kv: the key general.alignment or NULL (default 32). */
+zp_status gguf_check_alignment(const struct gguf_kv *kv, const char *where, uint32_t *out,
+                               zp_err *err);
+const char *gguf_label(const char *path); /* path, or its end when it is too long for a message */
 
 #endif
