@@ -1,0 +1,105 @@
+/* attend_ref.c: attention over 64-position tiles and the KV tiles' layout, in plain C: the
+ * definition of correct. */
+#include <math.h>
+#include "base/num.h"
+#include "kern/kern_impl.h"
+
+enum { TILE = KERN_TILE };
+
+static float k_at(const void *tile, bool is_bf16, size_t i, size_t j)
+{
+    if (!is_bf16) return ((const float *)tile)[i * TILE + j];
+    return bf16_to_f32(((const uint16_t *)tile)[i / 2 * (2 * TILE) + j * 2 + i % 2]);
+}
+
+static float v_at(const void *tile, bool is_bf16, size_t d, size_t j, size_t c)
+{
+    if (!is_bf16) return ((const float *)tile)[j * d + c];
+    return bf16_to_f32(((const uint16_t *)tile)[j / 2 * (2 * d) + c * 2 + j % 2]);
+}
+
+static bool sees(const struct kern_attend *a, size_t r, size_t position)
+{
+    return (position < a->n_sink || a->lo[r] <= position) && position < a->hi[r];
+}
+
+/* Scores of row r against tile t; false if the row sees nothing of it. */
+static bool score_tile(const struct kern_attend *a, size_t r, size_t t, bool is_bf16, float s[TILE],
+                       bool seen[TILE])
+{
+    bool any = false;
+    for (size_t j = 0; j < TILE; j++) any |= seen[j] = sees(a, r, t * TILE + j);
+    if (!any) return false;
+    for (size_t j = 0; j < TILE; j++) s[j] = 0;
+    for (size_t i = 0; i < a->d; i++) {
+        float q = a->q[r * a->q_stride + i];
+        for (size_t j = 0; j < TILE; j++) s[j] += q * k_at(a->k_tile[t], is_bf16, i, j);
+    }
+    if (a->bias)
+        for (size_t j = 0; j < TILE; j++)
+            if (seen[j]) s[j] += a->bias[r][t * TILE + j];
+    return true;
+}
+
+static void attend_row_tile(const struct kern_attend *a, size_t r, size_t t, bool is_bf16)
+{
+    float p[TILE], *o = a->o + r * a->d, max = a->m[r], sum = 0;
+    bool seen[TILE];
+    if (!score_tile(a, r, t, is_bf16, p, seen)) return;
+    for (size_t j = 0; j < TILE; j++)
+        if (seen[j] && !(p[j] <= max)) max = p[j]; /* NaN gets through and spreads */
+    float keep = a->m[r] == max ? 1.0f : expf(a->m[r] - max);
+    for (size_t j = 0; j < TILE; j++) {
+        p[j] = seen[j] ? expf(p[j] - max) : 0;
+        sum += p[j];
+    }
+    a->m[r] = max;
+    a->l[r] = a->l[r] * keep + sum;
+    for (size_t c = 0; c < a->d; c++) o[c] *= keep;
+    for (size_t j = 0; j < TILE; j++) {
+        if (!seen[j]) continue; /* unseen positions may hold anything */
+        for (size_t c = 0; c < a->d; c++) o[c] += p[j] * v_at(a->v_tile[t], is_bf16, a->d, j, c);
+    }
+}
+
+static void attend(const struct kern_attend *a, bool is_bf16)
+{
+    for (size_t t = a->tile_begin; t < a->tile_end; t++)
+        for (size_t r = 0; r < a->n_rows; r++) attend_row_tile(a, r, t, is_bf16);
+}
+
+void attend_f32_ref(const struct kern_attend *a)
+{
+    attend(a, false);
+}
+
+void attend_bf16_ref(const struct kern_attend *a)
+{
+    attend(a, true);
+}
+
+void attend_merge_ref(float *m, float *l, float *o, float mb, float lb, const float *ob, size_t d)
+{
+    if (mb == -INFINITY) return; /* b saw nothing */
+    float max = *m > mb ? *m : mb;
+    float keep_a = *m == max ? 1.0f : expf(*m - max), keep_b = mb == max ? 1.0f : expf(mb - max);
+    *m = max;
+    *l = *l * keep_a + lb * keep_b;
+    for (size_t c = 0; c < d; c++) o[c] = o[c] * keep_a + ob[c] * keep_b;
+}
+
+void kv_append_f32_ref(void *k_tile, void *v_tile, size_t slot, const float *k, const float *v,
+                       size_t d)
+{
+    float *kt = k_tile, *vt = v_tile;
+    for (size_t i = 0; i < d; i++) kt[i * TILE + slot] = k[i];
+    for (size_t c = 0; c < d; c++) vt[slot * d + c] = v[c];
+}
+
+void kv_append_bf16_ref(void *k_tile, void *v_tile, size_t slot, const float *k, const float *v,
+                        size_t d)
+{
+    uint16_t *kt = k_tile, *vt = v_tile;
+    for (size_t i = 0; i < d; i++) kt[i / 2 * (2 * TILE) + slot * 2 + i % 2] = f32_to_bf16(k[i]);
+    for (size_t c = 0; c < d; c++) vt[slot / 2 * (2 * d) + c * 2 + slot % 2] = f32_to_bf16(v[c]);
+}

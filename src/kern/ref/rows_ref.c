@@ -1,0 +1,112 @@
+/* rows_ref.c: operations on single rows in plain C: the definition of correct. */
+#include <math.h>
+#include <string.h>
+#include "kern/kern_impl.h"
+
+enum { GROUP = 32 };
+
+/* Largest magnitude; false for a group that holds NaN or infinity. */
+static bool group_max(const float *x, size_t n, float *max)
+{
+    bool finite = true;
+    *max = 0;
+    for (size_t i = 0; i < n; i++) {
+        float v = fabsf(x[i]);
+        finite &= v <= 3.402823466e+38f;
+        if (v > *max) *max = v;
+    }
+    return finite;
+}
+
+static void quantize_group(const float *x, size_t n, int8_t *q, float *scale, int32_t sum16[2])
+{
+    float max;
+    memset(q, 0, GROUP);
+    sum16[0] = sum16[1] = 0;
+    *scale = 0;
+    if (!group_max(x, n, &max)) {
+        *scale = NAN; /* every product with this group becomes NaN: seen, not hidden */
+        return;
+    }
+    if (max < 1e-30f) return; /* 127 / max would overflow */
+    float inverse = 127.0f / max;
+    *scale = max / 127.0f;
+    for (size_t i = 0; i < n; i++) {
+        q[i] = (int8_t)lrintf(x[i] * inverse);
+        sum16[i / 16] += q[i];
+    }
+}
+
+void act_quantize_ref(struct kern_act *a, size_t t0, size_t t1)
+{
+    size_t groups = a->stride / GROUP;
+    for (size_t t = t0; t < t1; t++) {
+        const float *x = a->f32 + t * a->f32_stride;
+        for (size_t g = 0; g < groups; g++) {
+            size_t from = g * GROUP, left = a->n_in > from ? a->n_in - from : 0;
+            quantize_group(x + from, left < GROUP ? left : GROUP, a->q + t * a->stride + from,
+                           a->scale + t * groups + g, a->sum16 + (t * groups + g) * 2);
+        }
+    }
+}
+
+void rmsnorm_ref(const float *x, const float *gain, float eps, size_t n, float *y)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    float scale = (float)(1.0 / sqrt(sum / (double)n + (double)eps));
+    for (size_t i = 0; i < n; i++) y[i] = gain ? x[i] * scale * gain[i] : x[i] * scale;
+}
+
+void rotate_ref(float *x, const float *cs, size_t n_pairs)
+{
+    for (size_t j = 0; j < n_pairs; j++) {
+        float a = x[2 * j], b = x[2 * j + 1], c = cs[2 * j], s = cs[2 * j + 1];
+        x[2 * j] = s == 0 ? a * c : a * c - b * s;
+        x[2 * j + 1] = s == 0 ? b * c : b * c + a * s;
+    }
+}
+
+void silu_mul_ref(const float *gate, const float *up, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++) y[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+}
+
+/* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3); the right
+ * side loses no digits where tanh comes near -1. */
+void gelu_mul_ref(const float *gate, const float *up, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i], u2 = 1.5957691216057308f * (x + 0.044715f * x * x * x);
+        y[i] = x / (1.0f + expf(-u2)) * up[i];
+    }
+}
+
+void add_scaled_ref(float *x, const float *y, float scale, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] += scale * y[i];
+}
+
+void expsum_ref(const float *x, size_t n, float *max, double *sum)
+{
+    float top = -INFINITY;
+    double total = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!(x[i] <= top)) top = x[i];
+    for (size_t i = 0; i < n; i++) total += exp((double)x[i] - (double)top);
+    *max = top;
+    *sum = total;
+}
+
+/* sum p_i (log p_i - log q_i) with log p_i = p - p_max - log(p_sum). */
+double kl_row_ref(const float *p, float p_max, double p_sum, const float *q, float q_max,
+                  double q_sum, size_t n)
+{
+    double total = 0;
+    for (size_t i = 0; i < n; i++) {
+        double dp = (double)p[i] - (double)p_max, dq = (double)q[i] - (double)q_max,
+               weight = exp(dp);
+        if (weight > 0) total += weight * (dp - dq); /* -inf logits of p count nothing */
+    }
+    return total / p_sum - log(p_sum) + log(q_sum);
+}
