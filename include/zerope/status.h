@@ -6,6 +6,14 @@
 
 #include <stdint.h>
 
+#ifndef ZP_API
+#if defined(__GNUC__)
+#define ZP_API __attribute__((visibility("default")))
+#else
+#define ZP_API
+#endif
+#endif
+
 /* X(name, value, process exit code, text): one list makes the enum, the names and the exit
  * codes. */
 #define ZP_STATUS_LIST(X)                                                       \
@@ -34,9 +42,9 @@ typedef struct zp_err {
     char message[512]; /* UTF-8: what was found, what was expected, a hint */
 } zp_err;
 
-const char *zp_status_name(zp_status status);      /* "ZP_BAD_FILE"; never NULL */
-const char *zp_status_text(zp_status status);      /* "invalid model file"; never NULL */
-/* process exit code of design: 0 1 2 3 4 5 130 */
-int zp_status_exit_code(zp_status status);
+ZP_API const char *zp_status_name(zp_status status); /* "ZP_BAD_FILE"; never NULL */
+ZP_API const char *zp_status_text(zp_status status); /* "invalid model file"; never NULL */
+/* Process exit code: 0, 1, 2, 3, 4, 5 or 130. */
+ZP_API int zp_status_exit_code(zp_status status);
 
 #endif
