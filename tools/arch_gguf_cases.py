@@ -1,5 +1,5 @@
 """arch_gguf_cases.py: the small models stored as GGUF: stock architectures, whose truth comes
-from transformers, and `zerope-llama` with our position keys, whose truth comes from ref_forward.py."""
+from transformers, and `zerope-llama` with our position keys, whose truth is ref_forward.py's."""
 
 import dataclasses
 

@@ -19,8 +19,8 @@ each thing a case is about, how far the logits move when it is left out: always 
 largest logit, ten times the tolerance of the tests, so that no case is blind.
 
 Weights: std 0.02, except q and k projections of models without q/k norm (0.15; at 0.02 and these
-widths attention is almost uniform and rotation moves logits by only 1e-3), norm gains 1 + 0.2 N,
-biases 0.1 N. All values are exactly representable in the stored type.
+widths attention is almost uniform: taking rotation away moves logits by 1 % instead of 50 %), norm
+gains 1 + 0.2 N, biases 0.1 N. All values are exactly representable in the stored type.
 """
 
 import dataclasses
@@ -389,7 +389,7 @@ def make_gemma_folder():
         s,
         gemma_without(s, plain),
         default=True,
-        about="5 windowed layers, 1 full, 1 windowed; linear scaling on the full one; gain is 1 + w",
+        about="layer 5 is full, the others windowed; linear scaling on it alone; gain is 1 + w",
     )
 
 
