@@ -11,10 +11,17 @@
 zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, const char *fmt, ...)
     ZP_PRINTF(5, 6);
 
-#define ZP_FAIL(err, code, ...) return status_fail((err), (code), __FILE__, __LINE__, __VA_ARGS__)
-#define ZP_FAIL_IF(cond, err, code, ...)                                              \
-    do {                                                                              \
-        if (cond) return status_fail((err), (code), __FILE__, __LINE__, __VA_ARGS__); \
+/* The code is returned here, not through the call: the compiler then sees that a failure is never
+ * ZP_OK, and that what a successful call fills is filled. */
+#define ZP_FAIL(err, code, ...)                                               \
+    do {                                                                      \
+        zp_status zp_fail_code = (code);                                      \
+        (void)status_fail((err), zp_fail_code, __FILE__, __LINE__, __VA_ARGS__); \
+        return zp_fail_code == ZP_OK ? ZP_RUN : zp_fail_code;                 \
+    } while (0)
+#define ZP_FAIL_IF(cond, err, code, ...)                                      \
+    do {                                                                      \
+        if (cond) ZP_FAIL(err, code, __VA_ARGS__);                            \
     } while (0)
 #define ZP_TRY(expr)                                       \
     do {                                                   \
