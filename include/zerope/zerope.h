@@ -137,7 +137,7 @@ typedef enum zp_want { ZP_WANT_NONE, ZP_WANT_LAST, ZP_WANT_ALL } zp_want;
 typedef struct zp_item { zp_seq *seq; const int32_t *ids; size_t n; zp_want want; } zp_item;
 /* Appends every item's tokens and computes them. Logit rows come in item order, token order: rows (n_rows, n_vocab),
  * written to `logits`, room for rows_room rows (fails before work if too small). On failure no sequence has changed
- * its length. progress may be NULL. */
+ * its length (an interrupted run over sliding windows may leave it longer). progress may be NULL. */
 ZP_API zp_status zp_engine_run(zp_engine *e, const zp_item *items, size_t n_items, float *logits, size_t rows_room,
                                const zp_progress *progress, zp_err *err);
 

@@ -1,0 +1,341 @@
+/* engine.c: places a model for execution, keeps its sequences, and cuts batches into micro-batches.
+ * Owns: weights in kernel layout, KV pages, scratch, the worker pool. Does not know: text, sampling, sockets.
+ * Threads: one caller at a time.
+ * E1 planned bytes = counted bytes.  E2 no allocation in engine_run (I5).
+ * E3 a failed run leaves every sequence's length as it was. */
+#include "model/engine.h"
+
+#include <string.h>
+
+#include "base/os.h"
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err *err)
+{
+    uint32_t own = m->position.n_ctx_validated ? m->position.n_ctx_validated : m->h.n_ctx_train;
+    if (o->n_ctx == 0) o->n_ctx = own < 4096 ? own : 4096;
+    ZP_FAIL_IF(o->n_ctx > 1u << 24, err, ZP_BAD_INPUT, "context of %u positions; at most %u", o->n_ctx, 1u << 24);
+    if (o->n_seq == 0) o->n_seq = 1;
+    if (o->n_threads == 0) o->n_threads = os_cpu_count();
+    ZP_FAIL_IF(o->n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", o->n_threads);
+    if (o->micro_batch == 0) o->micro_batch = 512;
+    ZP_FAIL_IF(o->micro_batch > 65536, err, ZP_BAD_INPUT, "micro-batch of %u tokens; at most 65536", o->micro_batch);
+    if (o->micro_batch > o->n_ctx * o->n_seq) o->micro_batch = o->n_ctx * o->n_seq;
+    if (o->kv_type == ZP_KV_DEFAULT) o->kv_type = o->exact ? ZP_KV_F32 : ZP_KV_BF16;
+    if (o->kv_bytes == 0)
+        o->kv_bytes = (uint64_t)kvcache_pages_needed(&m->position, o->n_ctx, o->micro_batch) * o->n_seq *
+                      kvcache_page_bytes(&m->position, o->kv_type == ZP_KV_F32 ? 4 : 2);
+    return ZP_OK;
+}
+
+zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct engine_plan *out, zp_err *err)
+{
+    ZP_TRY(resolve(m, o, err));
+    size_t element = o->kv_type == ZP_KV_F32 ? 4 : 2;
+    ZP_TRY(weights_plan(&m->gguf, &m->h, o->exact, &out->weights, err));
+    out->kv = o->kv_bytes / kvcache_page_bytes(&m->position, element) * kvcache_page_bytes(&m->position, element);
+    forward_plan(&m->h, &m->position, o->micro_batch, o->n_ctx, o->exact, o->n_threads, &out->scratch, &out->position);
+    return ZP_OK;
+}
+
+static zp_status check_memory(const struct engine_plan *plan, zp_err *err)
+{
+    uint64_t need = plan->weights + plan->kv + plan->scratch + plan->position, have = os_memory_available();
+    ZP_FAIL_IF(have && need > have, err, ZP_NO_MEMORY,
+               "not enough memory: %llu bytes needed (weights %llu, KV %llu, scratch %llu), %llu available; "
+               "lower the context (-c) or the number of sequences",
+               (unsigned long long)need, (unsigned long long)plan->weights, (unsigned long long)plan->kv,
+               (unsigned long long)(plan->scratch + plan->position), (unsigned long long)have);
+    return ZP_OK;
+}
+
+static enum kern_level level_of(zp_level level)
+{
+    return level == ZP_LEVEL_REF ? KERN_REF : level == ZP_LEVEL_AVX2 ? KERN_AVX2 : KERN_AVX512;
+}
+
+static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err)
+{
+    struct engine_plan plan;
+    e->model = m;
+    ZP_TRY(engine_plan(m, &e->options, &plan, err));
+    ZP_TRY(check_memory(&plan, err));
+    kern_table_init(&e->kern, level_of(e->options.level));
+    ZP_TRY(pool_open(&e->pool, e->options.n_threads, err));
+    if (e->options.pin_threads) ZP_TRY(pool_pin(e->pool, err));
+    ZP_TRY(weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact, e->pool, err));
+    size_t element = e->options.kv_type == ZP_KV_F32 ? 4 : 2;
+    ZP_TRY(kvcache_open(&e->kv, &m->position, element, e->options.micro_batch, e->options.kv_bytes, err));
+    e->forward = (struct forward){.h = &m->h, .position = &m->position, .weights = &e->weights, .kern = &e->kern,
+                                  .pool = e->pool, .micro_batch = e->options.micro_batch, .n_ctx = e->options.n_ctx,
+                                  .exact = e->options.exact, .identity = e->options.identity_rotation,
+                                  .element = element};
+    ZP_TRY(forward_open(&e->forward, err));
+    ZP_ALLOC(e->wanted, MEM_SCRATCH, (size_t)e->options.micro_batch * m->h.d_model, err, "logit rows");
+    ZP_ALLOC(e->runs, MEM_SCRATCH, e->options.micro_batch, err, "the run list");
+    return ZP_OK;
+}
+
+zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_options *options, zp_err *err)
+{
+    *out = NULL;
+    struct zp_engine *e = mem_zalloc(MEM_META, sizeof *e);
+    ZP_FAIL_IF(!e, err, ZP_NO_MEMORY, "not enough memory for an engine");
+    if (options) e->options = *options;
+    zp_status status = fill(e, m, err);
+    if (status != ZP_OK) {
+        zp_engine_close(e);
+        return status;
+    }
+    *out = e;
+    return ZP_OK;
+}
+
+void zp_engine_close(zp_engine *e)
+{
+    if (!e) return;
+    mem_free(e->runs);
+    mem_free(e->wanted);
+    if (e->forward.h) forward_free(&e->forward);
+    kvcache_free(&e->kv);
+    weights_free(&e->weights);
+    if (e->pool) pool_close(e->pool);
+    mem_free(e);
+}
+
+void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
+{
+    const struct position *p = &e->model->position;
+    size_t pages = kvcache_pages_needed(p, e->options.n_ctx, e->options.micro_batch);
+    *out = (zp_engine_stats){
+        .weights_bytes = e->weights.packed_bytes, .kv_bytes = e->kv.n_pages * e->kv.page_bytes,
+        .scratch_bytes = e->forward.scratch_bytes, .position_bytes = e->forward.position_bytes,
+        .kv_bytes_per_token = pages * e->kv.page_bytes / e->options.n_ctx, .tokens = e->tokens,
+        .position_done = e->position_done, .position_skipped = e->position_skipped,
+        .n_threads = e->options.n_threads, .n_ctx = e->options.n_ctx, .micro_batch = e->options.micro_batch,
+        .level = kern_level_name(e->kern.level)};
+}
+
+/* ---- sequences ---------------------------------------------------------------------------------------------------- */
+
+static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode *mode, zp_err *err)
+{
+    const struct position *p = &e->model->position;
+    *mode = asked == ZP_MODE_FULL ? p->mode_default : asked;
+    if (*mode == ZP_MODE_AUTO) {
+        bool longer = p->auto_threshold != 0 && e->options.n_ctx > p->auto_threshold;
+        *mode = !longer ? ZP_MODE_FULL : p->has_half ? ZP_MODE_HALF : ZP_MODE_ZERO;
+    }
+    ZP_FAIL_IF(*mode == ZP_MODE_HALF && !p->has_half, err, ZP_BAD_INPUT,
+               "the file stores no plan for position mode half (key zerope.position.half_pairs)");
+    ZP_FAIL_IF(*mode != ZP_MODE_FULL && !p->has_evidence && !e->options.allow_unverified_mode, err, ZP_BAD_INPUT,
+               "the file carries no passing evidence for position mode %s; --allow-unverified-mode runs it all the same",
+               *mode == ZP_MODE_HALF ? "half" : "zero");
+    return ZP_OK;
+}
+
+zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options, zp_err *err)
+{
+    *out = NULL;
+    zp_mode mode;
+    ZP_TRY(resolve_mode(e, options ? options->mode : ZP_MODE_FULL, &mode, err));
+    struct zp_seq *s = mem_zalloc(MEM_KV, sizeof *s);
+    ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for a sequence");
+    s->engine = e;
+    s->mode = mode;
+    s->offset = options ? options->position_offset : 0;
+    zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
+    if (status != ZP_OK) {
+        mem_free(s);
+        return status;
+    }
+    e->n_open_seqs++;
+    *out = s;
+    return ZP_OK;
+}
+
+void zp_seq_close(zp_seq *s)
+{
+    if (!s) return;
+    kv_table_free(&s->kv, &s->engine->kv);
+    s->engine->n_open_seqs--;
+    mem_free(s);
+}
+
+uint32_t zp_seq_length(const zp_seq *s)
+{
+    return s->kv.length;
+}
+
+zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
+{
+    zp_seq_options options = {.mode = ZP_MODE_FULL, .position_offset = s->offset};
+    ZP_TRY(zp_seq_open(out, s->engine, &options, err));
+    (*out)->mode = s->mode;
+    zp_status status = kv_table_share(&(*out)->kv, &s->kv, &s->engine->kv, n, err);
+    if (status == ZP_OK) return ZP_OK;
+    zp_seq_close(*out);
+    *out = NULL;
+    return status;
+}
+
+zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err)
+{
+    return kv_table_truncate(&s->kv, &s->engine->kv, n, err);
+}
+
+/* ---- runs ----------------------------------------------------------------------------------------------------------- */
+
+static size_t item_rows(const zp_item *item)
+{
+    return item->want == ZP_WANT_ALL ? item->n : item->want == ZP_WANT_LAST && item->n ? 1 : 0;
+}
+
+static zp_status check_item(const struct zp_engine *e, const struct engine_job *job, size_t i, zp_err *err)
+{
+    const zp_item *item = &job->items[i];
+    uint32_t n_ctx = e->options.n_ctx, n_vocab = e->model->h.n_vocab;
+    ZP_FAIL_IF(item->seq->engine != e, err, ZP_USAGE, "item %zu: the sequence belongs to another engine", i);
+    ZP_FAIL_IF(item->n > n_ctx - item->seq->kv.length, err, ZP_BAD_INPUT,
+               "%zu tokens after %u do not fit into the context of %u positions; raise --ctx-size", item->n,
+               item->seq->kv.length, n_ctx);
+    for (size_t t = 0; t < item->n; t++)
+        ZP_FAIL_IF(item->ids[t] < 0 || (uint32_t)item->ids[t] >= n_vocab, err, ZP_BAD_INPUT,
+                   "item %zu: id %d at %zu is outside the vocabulary of %u", i, item->ids[t], t, n_vocab);
+    for (size_t j = 0; j < i; j++)
+        ZP_FAIL_IF(job->items[j].seq == item->seq, err, ZP_USAGE, "items %zu and %zu name the same sequence", j, i);
+    return ZP_OK;
+}
+
+/* Everything that can fail is checked before any work (E3). */
+static zp_status check_job(const struct zp_engine *e, const struct engine_job *job, zp_err *err)
+{
+    size_t rows = 0, pages = 0;
+    for (size_t i = 0; i < job->n_items; i++) {
+        ZP_TRY(check_item(e, job, i, err));
+        rows += item_rows(&job->items[i]);
+        pages += kv_table_pages_wanted(&job->items[i].seq->kv, &e->kv, (uint32_t)job->items[i].n);
+    }
+    ZP_FAIL_IF(job->logits && rows > job->rows_room, err, ZP_USAGE, "%zu logit rows wanted, room for %zu", rows,
+               job->rows_room);
+    ZP_FAIL_IF(pages > e->kv.n_free, err, ZP_NO_MEMORY,
+               "the KV budget of %zu pages is used up: %zu more needed, %zu free; raise the KV budget, lower the context "
+               "or close sequences", e->kv.n_pages, pages, e->kv.n_free);
+    return ZP_OK;
+}
+
+struct cut { size_t item, token; };   /* where the next micro-batch begins */
+
+/* Takes up to micro_batch tokens from the cut; returns their number. */
+static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, struct cut *at, size_t *n_runs)
+{
+    uint32_t n_tok = 0;
+    *n_runs = 0;
+    while (at->item < job->n_items && n_tok < e->options.micro_batch) {
+        const zp_item *item = &job->items[at->item];
+        size_t left = item->n - at->token, room = e->options.micro_batch - n_tok;
+        uint32_t n = (uint32_t)(left < room ? left : room);
+        if (n)
+            e->runs[(*n_runs)++] = (struct forward_run){&item->seq->kv, item->ids + at->token, item->seq->kv.length, n,
+                                                        item->seq->offset, item->seq->mode};
+        n_tok += n;
+        at->token += n;
+        if (at->token == item->n) at->item++, at->token = 0;
+    }
+    return n_tok;
+}
+
+/* Rows of this micro-batch whose logits are wanted, gathered into e->wanted. */
+static size_t gather_wanted(struct zp_engine *e, const struct engine_job *job, struct cut from, uint32_t n_tok)
+{
+    size_t d = e->model->h.d_model, n = 0;
+    for (uint32_t t = 0; t < n_tok; from.token++) {
+        const zp_item *item = &job->items[from.item];
+        if (from.token >= item->n) {
+            from.item++;
+            from.token = (size_t)-1; /* the loop's step makes it 0 */
+            continue;
+        }
+        if (item->want == ZP_WANT_ALL || (item->want == ZP_WANT_LAST && from.token + 1 == item->n))
+            memcpy(e->wanted + n++ * d, e->forward.x + t * d, d * sizeof(float));
+        t++;
+    }
+    return n;
+}
+
+static void count_positions(struct zp_engine *e, size_t n_runs, uint32_t layers)
+{
+    uint64_t done, skipped;
+    for (size_t i = 0; i < n_runs; i++) {
+        struct position_view view = {e->runs[i].mode, e->forward.gates, e->forward.identity};
+        if (i == 0 || e->runs[i].mode != e->runs[i - 1].mode)
+            position_count(&e->model->position, view, &done, &skipped);
+        e->position_done += done * e->runs[i].n * layers / e->model->h.n_layer;
+        e->position_skipped += skipped * e->runs[i].n * layers / e->model->h.n_layer;
+    }
+}
+
+static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job *job, zp_err *err)
+{
+    uint32_t layer_end = job->layer_end ? job->layer_end : e->model->h.n_layer;
+    size_t d = e->model->h.d_model, n_vocab = e->model->h.n_vocab, tokens = 0, rows = 0, total = 0, n_runs;
+    for (size_t i = 0; i < job->n_items; i++) total += job->items[i].n;
+    struct cut at = {0, 0};
+    while (at.item < job->n_items) {
+        struct cut from = at;
+        uint32_t n_tok = next_runs(e, job, &at, &n_runs);
+        for (size_t i = 0; i < n_runs; i++) ZP_TRY(kv_table_reserve(e->runs[i].kv, &e->kv, e->runs[i].n, err));
+        if (n_tok == 0) break;
+        forward_layers(&e->forward, e->runs, n_runs, job->layer_begin, layer_end, job->x_in ? job->x_in + tokens * d : NULL);
+        for (size_t i = 0; i < n_runs; i++) e->runs[i].kv->length += e->runs[i].n;
+        count_positions(e, n_runs, layer_end - job->layer_begin);
+        if (job->x_out) memcpy(job->x_out + tokens * d, e->forward.x, n_tok * d * sizeof(float));
+        if (job->logits) {
+            size_t n = gather_wanted(e, job, from, n_tok);
+            if (n) forward_logits(&e->forward, e->wanted, n, job->logits + rows * n_vocab);
+            rows += n;
+        }
+        tokens += n_tok;
+        e->tokens += n_tok;
+        ZP_FAIL_IF(job->progress && job->progress->fn && !job->progress->fn(job->progress->arg, "tokens", tokens, total),
+                   err, ZP_INTERRUPTED, "interrupted after %zu of %zu tokens", tokens, total);
+    }
+    return ZP_OK;
+}
+
+/* Takes back what a stopped run had appended (E3). Where a window has given pages back meanwhile, the sequence keeps
+ * its new length. */
+static void take_back(const struct engine_job *job, size_t computed)
+{
+    for (size_t i = 0; i < job->n_items && computed; i++) {
+        struct zp_seq *s = job->items[i].seq;
+        size_t added = job->items[i].n < computed ? job->items[i].n : computed;
+        computed -= added;
+        zp_seq_truncate(s, s->kv.length - (uint32_t)added, NULL);
+    }
+}
+
+zp_status engine_run(struct zp_engine *e, const struct engine_job *job, zp_err *err)
+{
+    ZP_TRY(check_job(e, job, err));
+    uint64_t before = e->tokens;
+    zp_status status = run_micro_batches(e, job, err);
+    if (status != ZP_OK) take_back(job, (size_t)(e->tokens - before));
+    return status;
+}
+
+void engine_logits(struct zp_engine *e, const float *x, size_t n, float *out)
+{
+    size_t d = e->model->h.d_model, n_vocab = e->model->h.n_vocab, m = e->options.micro_batch;
+    for (size_t t = 0; t < n; t += m)
+        forward_logits(&e->forward, x + t * d, n - t < m ? n - t : m, out + t * n_vocab);
+}
+
+zp_status zp_engine_run(zp_engine *e, const zp_item *items, size_t n_items, float *logits, size_t rows_room,
+                        const zp_progress *progress, zp_err *err)
+{
+    struct engine_job job = {.items = items, .n_items = n_items, .logits = logits, .rows_room = rows_room,
+                             .progress = progress};
+    return engine_run(e, &job, err);
+}

@@ -1,0 +1,48 @@
+/* engine.h: a model placed for execution, its sequences, and the runs the evaluation layers need. */
+#ifndef MODEL_ENGINE_H
+#define MODEL_ENGINE_H
+
+#include "model/forward.h"
+#include "model/model.h"
+
+struct zp_engine {
+    const struct zp_model *model;
+    zp_engine_options options;   /* resolved: no zeros left */
+    struct kern_table kern;
+    struct pool *pool;
+    struct weights weights;
+    struct kvcache kv;
+    struct forward forward;
+    float *wanted;               /* (micro_batch, d_model): rows whose logits are asked for */
+    struct forward_run *runs;    /* (micro_batch) */
+    uint64_t tokens, position_done, position_skipped;
+    uint32_t n_open_seqs;
+};
+
+struct zp_seq {
+    struct zp_engine *engine;
+    struct kv_table kv;
+    zp_mode mode;                /* resolved: full, zero or half */
+    uint64_t offset;
+};
+
+/* A run over all or some layers. x_in: rows at layer_begin (all tokens, d_model) or NULL; x_out: rows after layer_end, or
+ * NULL. logits as in zp_engine_run, only when layer_end = n_layer. layer_end 0 = n_layer. */
+struct engine_job {
+    const zp_item *items;
+    size_t n_items;
+    uint32_t layer_begin, layer_end;
+    const float *x_in;
+    float *x_out;
+    float *logits;
+    size_t rows_room;
+    const zp_progress *progress;
+};
+zp_status engine_run(struct zp_engine *e, const struct engine_job *job, zp_err *err);
+/* Logits of n rows (n, d_model) after the last layer: out (n, n_vocab). Any n. */
+void engine_logits(struct zp_engine *e, const float *x, size_t n, float *out);
+/* Bytes that an engine with these (resolved) options will hold: the memory plan of inspect. */
+struct engine_plan { uint64_t weights, kv, scratch, position; };
+zp_status engine_plan(const struct zp_model *m, zp_engine_options *options, struct engine_plan *out, zp_err *err);
+
+#endif

@@ -1,0 +1,142 @@
+/* model.c: opens a model file or folder and keeps what never changes.
+ * Owns: mapping, hyper-parameters, position table, tokenizer, template. Does not know: engines, sequences.
+ * Threads: immutable after zp_model_open.
+ * M1 a tokenizer or template that cannot be used does not stop the model from loading; asking for it tells why. */
+#include "model/model.h"
+
+#include <string.h>
+
+#include "base/os.h"
+#include "model/hfconfig.h"
+
+static zp_status read_file(struct zp_model *m, const char *path, zp_err *err)
+{
+    if (os_is_folder(path)) return hf_open(&m->gguf, path, err);
+    return gguf_open(&m->gguf, path, err);
+}
+
+static void open_tokenizer(struct zp_model *m, const char *pre)
+{
+    zp_err *err = &m->tokenizer_error;
+    if (m->gguf.folder && m->gguf.tokenizer_json)
+        tokenizer_open_json(&m->tokenizer, m->gguf.tokenizer_json, m->gguf.tokenizer_config_json, err);
+    else if (!m->gguf.folder && gguf_find_key(&m->gguf, "tokenizer.ggml.model"))
+        tokenizer_open_gguf(&m->tokenizer, &m->gguf, pre, err);
+    else status_fail(err, ZP_BAD_FILE, __FILE__, __LINE__, "%s: the model comes without a tokenizer", m->gguf.path);
+}
+
+static zp_status template_source(struct zp_model *m, const char *given, zp_err *err)
+{
+    struct gguf_str s = {0};
+    if (given) s = (struct gguf_str){given, strlen(given)};
+    else ZP_TRY(gguf_get_str_or_null(&m->gguf, "tokenizer.chat_template", &s, err));
+    if (s.data) {
+        m->template_text = arena_strndup(&m->arena, s.data, s.size);
+        ZP_FAIL_IF(!m->template_text, err, ZP_NO_MEMORY, "not enough memory for the chat template");
+    } else if (m->gguf.chat_template_jinja) {
+        struct buffer b = buffer_with_max(MEM_META, 16u << 20);
+        zp_status status = os_read_file(m->gguf.chat_template_jinja, &b, err);
+        if (status == ZP_OK) m->template_text = arena_strndup(&m->arena, (const char *)b.data, b.size);
+        buffer_free(&b);
+        ZP_TRY(status);
+    }
+    return ZP_OK;
+}
+
+static void open_template(struct zp_model *m)
+{
+    if (m->template_text)
+        template_open(&m->template, m->template_text, strlen(m->template_text), "chat template", &m->template_error);
+    else
+        status_fail(&m->template_error, ZP_BAD_FILE, __FILE__, __LINE__,
+                    "%s: the model has no chat template; give one with --chat-template", m->gguf.path);
+}
+
+/* Identity of keys and tensor table: names, shapes, types, offsets; not of all weight bytes. */
+static void hash_table(struct zp_model *m)
+{
+    struct sha256 s;
+    sha256_init(&s);
+    for (uint32_t i = 0; i < m->gguf.n_kv; i++) {
+        sha256_update(&s, m->gguf.kvs[i].name, strlen(m->gguf.kvs[i].name) + 1);
+        sha256_update(&s, m->gguf.kvs[i].data, m->gguf.kvs[i].bytes);
+    }
+    for (uint32_t i = 0; i < m->gguf.n_tensors; i++) {
+        const struct gguf_tensor *t = &m->gguf.tensors[i];
+        sha256_update(&s, t->name, strlen(t->name) + 1);
+        sha256_update(&s, t->ne, sizeof t->ne);
+        sha256_update(&s, &t->type, sizeof t->type);
+        sha256_update(&s, &t->offset, sizeof t->offset);
+        m->n_params += t->ne[0] * gguf_tensor_rows(t);
+    }
+    sha256_final(&s, m->sha256);
+}
+
+static zp_status fill(struct zp_model *m, const char *path, const zp_model_options *o, zp_err *err)
+{
+    m->arena.tag = MEM_META;
+    ZP_TRY(read_file(m, path, err));
+    ZP_TRY(arch_read(&m->h, &m->gguf, &m->arena, err));
+    ZP_TRY(position_read(&m->position, &m->gguf, &m->h, &m->arena, err));
+    struct gguf_str name;
+    ZP_TRY(gguf_get_str_or_null(&m->gguf, "general.name", &name, err));
+    m->name = arena_strndup(&m->arena, name.data ? name.data : "", name.size);
+    ZP_FAIL_IF(!m->name, err, ZP_NO_MEMORY, "not enough memory for the model's name");
+    hash_table(m);
+    open_tokenizer(m, o ? o->pre : NULL);
+    ZP_FAIL_IF(m->tokenizer_error.code == ZP_NO_MEMORY, err, ZP_NO_MEMORY, "%s", m->tokenizer_error.message);
+    ZP_TRY(template_source(m, o ? o->chat_template : NULL, err));
+    open_template(m);
+    ZP_FAIL_IF(m->template_error.code == ZP_NO_MEMORY, err, ZP_NO_MEMORY, "%s", m->template_error.message);
+    return ZP_OK;
+}
+
+zp_status zp_model_open(zp_model **out, const char *path, const zp_model_options *options, zp_err *err)
+{
+    *out = NULL;
+    struct zp_model *m = mem_zalloc(MEM_META, sizeof *m);
+    ZP_FAIL_IF(!m, err, ZP_NO_MEMORY, "not enough memory for a model");
+    zp_status status = fill(m, path, options, err);
+    if (status != ZP_OK) {
+        zp_model_close(m);
+        return status;
+    }
+    *out = m;
+    return ZP_OK;
+}
+
+void zp_model_close(zp_model *m)
+{
+    if (!m) return;
+    template_close(m->template);
+    tokenizer_close(m->tokenizer);
+    arena_free(&m->arena);
+    gguf_close(&m->gguf);
+    mem_free(m);
+}
+
+void zp_model_describe(const zp_model *m, zp_model_info *out)
+{
+    const struct hparams *h = &m->h;
+    *out = (zp_model_info){.arch = m->gguf.arch, .name = m->name, .sha256 = m->sha256, .file_bytes = m->gguf.file_bytes,
+                           .n_params = m->n_params, .n_layer = h->n_layer, .n_head = h->n_head, .n_kv = h->n_kv,
+                           .d_head = h->d_head, .d_model = h->d_model, .d_ff = h->d_ff, .n_vocab = h->n_vocab,
+                           .n_ctx_train = h->n_ctx_train, .n_ctx_validated = m->position.n_ctx_validated,
+                           .has_template = m->template != NULL, .has_tokenizer = m->tokenizer != NULL};
+    position_gates(&m->position, &out->gates_total, &out->gates_closed, &out->layers_none, &out->heads_none,
+                   &out->heads_local);
+}
+
+zp_status model_tokenizer(const struct zp_model *m, const struct tokenizer **out, zp_err *err)
+{
+    ZP_FAIL_IF(!m->tokenizer, err, m->tokenizer_error.code, "%s", m->tokenizer_error.message);
+    *out = m->tokenizer;
+    return ZP_OK;
+}
+
+zp_status model_template(const struct zp_model *m, const struct template **out, zp_err *err)
+{
+    ZP_FAIL_IF(!m->template, err, m->template_error.code, "%s", m->template_error.message);
+    *out = m->template;
+    return ZP_OK;
+}

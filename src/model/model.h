@@ -1,0 +1,29 @@
+/* model.h: the immutable model: keys, hyper-parameters, position table, tokenizer, chat template. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include <zerope/zerope.h>
+#include "model/position.h"
+#include "model/template.h"
+#include "model/tokenizer.h"
+
+struct zp_model {
+    struct gguf gguf;
+    struct hparams h;
+    struct position position;
+    struct arena arena;
+    struct tokenizer *tokenizer;        /* NULL: the file has none, or tokenizer_error says why it cannot be used */
+    zp_err tokenizer_error;
+    char *template_text;                /* source of the chat template; NULL = none */
+    struct template *template;          /* NULL: none, or template_error */
+    zp_err template_error;
+    char sha256[65];                    /* of keys and tensor table (names, shapes, types, offsets) */
+    uint64_t n_params;
+    char *name;
+};
+
+/* The tokenizer, or an error that says why there is none. */
+zp_status model_tokenizer(const struct zp_model *m, const struct tokenizer **out, zp_err *err);
+zp_status model_template(const struct zp_model *m, const struct template **out, zp_err *err);
+
+#endif
