@@ -165,6 +165,8 @@ typedef struct zp_generate_options {
     zp_sampler_options sampler;
     const char *const *stop; size_t n_stop;
     bool ignore_end;                /* go on after an end token */
+    const int32_t *history; size_t n_history; /* ids that seq holds already, for penalties; may be NULL */
+    zp_progress progress;           /* of the prompt; stopped there: ZP_INTERRUPTED */
     bool (*on_text)(void *arg, const char *text, size_t size);
     void *arg;
 } zp_generate_options;
