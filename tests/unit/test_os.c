@@ -1,0 +1,508 @@
+/* test_os.c: files are mapped, read, listed and written atomically; each failure names its reason
+ * and leaves nothing. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/os.h"
+
+static char folder[64]; /* fresh for each test, the working directory while it runs */
+
+static int enter_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/zerope-os-XXXXXX");
+    return mkdtemp(folder) == NULL || chdir(folder) != 0;
+}
+
+static int leave_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return chdir("/") != 0 || system(command) != 0;
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+    fclose(f);
+}
+
+static void assert_content(const char *path, const char *text)
+{
+    struct buffer b = buffer_with_max(MEM_SCRATCH, 1 << 20);
+    assert_int_equal(os_read_file(path, &b, NULL), ZP_OK);
+    assert_string_equal((char *)b.data, text);
+    buffer_free(&b);
+}
+
+static size_t count_files(void)
+{
+    char **names;
+    size_t count;
+    assert_int_equal(os_list_files(".", &names, &count, NULL), ZP_OK);
+    os_list_free(names, count);
+    return count;
+}
+
+/* ---- reading ---- */
+
+static void test_mapped_file_shows_its_bytes(void **state)
+{
+    (void)state;
+    struct os_map map;
+    put("a", "some bytes");
+    assert_int_equal(os_map_file(&map, "a", NULL), ZP_OK);
+    assert_int_equal(map.size, 10);
+    assert_memory_equal(map.data, "some bytes", 10);
+    os_map_drop(&map, 0, SIZE_MAX);
+    os_map_drop(&map, 11, 1);
+    assert_memory_equal(map.data, "some bytes", 10);
+    os_unmap(&map);
+    os_unmap(&map);
+    assert_null(map.data);
+}
+
+static void test_unreadable_paths_say_what_they_are(void **state)
+{
+    (void)state;
+    put("empty", "");
+    assert_int_equal(mkdir("folder", 0777), 0);
+    assert_int_equal(mkfifo("pipe", 0666), 0); /* opening it must not wait for a writer */
+    static const struct {
+        const char *path, *says;
+        zp_status status;
+    } rows[] = {
+        { "nowhere", "No such file", ZP_BAD_INPUT },
+        { "empty/below", "Not a directory", ZP_BAD_INPUT },
+        { "folder", "is a folder", ZP_BAD_INPUT },
+        { "pipe", "device, pipe or socket", ZP_BAD_INPUT },
+        { "/dev/zero", "device, pipe or socket", ZP_BAD_INPUT },
+        { "empty", "is empty", ZP_BAD_FILE },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct os_map map;
+        zp_err err = { 0 };
+        assert_int_equal(os_map_file(&map, rows[i].path, &err), rows[i].status);
+        assert_non_null(strstr(err.message, rows[i].path));
+        assert_non_null(strstr(err.message, rows[i].says));
+        assert_null(map.data);
+        uint64_t size;
+        if (rows[i].status == ZP_BAD_INPUT)
+            assert_int_equal(os_file_size(rows[i].path, &size, NULL), ZP_BAD_INPUT);
+    }
+}
+
+static void test_reading_respects_the_limit(void **state)
+{
+    (void)state;
+    put("a", "0123456789");
+    struct buffer b = buffer_with_max(MEM_SCRATCH, 10);
+    assert_int_equal(os_read_file("a", &b, NULL), ZP_OK);
+    assert_string_equal((char *)b.data, "0123456789");
+    buffer_free(&b);
+    b = buffer_with_max(MEM_SCRATCH, 9);
+    zp_err err = { 0 };
+    assert_int_equal(os_read_file("a", &b, &err), ZP_BAD_INPUT);
+    assert_non_null(strstr(err.message, "limit of 9"));
+    err = (zp_err){ 0 };
+    assert_int_equal(os_read_file("/dev/zero", &b, &err), ZP_BAD_INPUT);
+    buffer_free(&b);
+    b = buffer_with_max(MEM_SCRATCH, 9);
+    assert_int_equal(os_read_file(".", &b, &err), ZP_BAD_INPUT);
+    assert_int_equal(os_read_file("nowhere", &b, &err), ZP_BAD_INPUT);
+    put("empty", "");
+    assert_int_equal(os_read_file("empty", &b, NULL), ZP_OK);
+    assert_string_equal((char *)b.data, "");
+    buffer_free(&b);
+}
+
+static void test_dash_reads_standard_input(void **state)
+{
+    (void)state;
+    int ends[2], saved = dup(STDIN_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "from a pipe", 11), 11);
+    close(ends[1]);
+    dup2(ends[0], STDIN_FILENO);
+    struct buffer b = buffer_with_max(MEM_SCRATCH, 100);
+    assert_int_equal(os_read_file("-", &b, NULL), ZP_OK);
+    assert_string_equal((char *)b.data, "from a pipe");
+    buffer_free(&b);
+    dup2(saved, STDIN_FILENO);
+    close(saved);
+    close(ends[0]);
+}
+
+static void ring(int number)
+{
+    (void)number;
+}
+
+static void test_signal_ends_a_waiting_read(void **state)
+{
+    (void)state;
+    int ends[2], saved = dup(STDIN_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[0], STDIN_FILENO);
+    struct sigaction on = { .sa_handler = ring }, before;
+    sigaction(SIGALRM, &on, &before);
+    /* Repeated, so that one that comes before the read does no harm. */
+    struct itimerval soon = { { 0, 20000 }, { 0, 20000 } }, off = { { 0, 0 }, { 0, 0 } };
+    setitimer(ITIMER_REAL, &soon, NULL);
+    struct buffer b = buffer_with_max(MEM_SCRATCH, 100);
+    assert_int_equal(os_read_file("-", &b, NULL), ZP_INTERRUPTED);
+    setitimer(ITIMER_REAL, &off, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    buffer_free(&b);
+    dup2(saved, STDIN_FILENO);
+    close(saved);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* ---- folders ---- */
+
+static void test_folders_are_made_with_their_parents(void **state)
+{
+    (void)state;
+    char absolute[128];
+    snprintf(absolute, sizeof absolute, "%s/x/y", folder);
+    assert_int_equal(os_make_folders("a/b//c/", NULL), ZP_OK);
+    assert_int_equal(os_make_folders("a/b/c", NULL), ZP_OK);
+    assert_int_equal(os_make_folders(absolute, NULL), ZP_OK);
+    assert_true(os_is_folder("a/b/c") && os_is_folder("x/y"));
+    put("a/file", "");
+    assert_true(os_exists("a/file") && !os_is_folder("a/file"));
+    zp_err err = { 0 };
+    assert_int_equal(os_make_folders("a/file/d", &err), ZP_BAD_INPUT);
+    assert_non_null(strstr(err.message, "there is a file where a folder is needed"));
+    assert_int_equal(os_make_folders("a/file", NULL), ZP_BAD_INPUT);
+    assert_false(os_exists("a/nowhere"));
+}
+
+static void test_files_below_a_folder_come_sorted(void **state)
+{
+    (void)state;
+    assert_int_equal(os_make_folders("top/sub/deep", NULL), ZP_OK);
+    put("top/b", "");
+    put("top/a", "");
+    put("top/sub/deep/c", "");
+    put("outside", "");
+    assert_int_equal(symlink("..", "top/sub/circle"), 0);
+    assert_int_equal(symlink("../outside", "top/link"), 0);
+    assert_int_equal(symlink("missing", "top/dangling"), 0);
+    assert_int_equal(mkfifo("top/pipe", 0666), 0);
+    static const char *const expected[] = { "top/a", "top/b", "top/link", "top/sub/deep/c" };
+    for (int slash = 0; slash < 2; slash++) {
+        char **names;
+        size_t count;
+        assert_int_equal(os_list_files(slash ? "top/" : "top", &names, &count, NULL), ZP_OK);
+        assert_int_equal(count, 4);
+        for (size_t i = 0; i < 4; i++) assert_string_equal(names[i], expected[i]);
+        os_list_free(names, count);
+    }
+    char **names;
+    size_t count;
+    assert_int_equal(os_list_files("nowhere", &names, &count, NULL), ZP_BAD_INPUT);
+    assert_int_equal(os_list_files("", &names, &count, NULL), ZP_BAD_INPUT);
+    assert_int_equal(os_list_files("outside", &names, &count, NULL), ZP_BAD_INPUT);
+}
+
+static void test_listing_survives_each_lack_of_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(os_make_folders("top/sub", NULL), ZP_OK);
+    put("top/a", "");
+    put("top/sub/b", "");
+    struct mem_stats before, after;
+    mem_stats_read(&before);
+    zp_status status = ZP_NO_MEMORY;
+    for (uint64_t n = 1; status != ZP_OK && n < 20; n++) {
+        char **names;
+        size_t count;
+        mem_fail_at(n, false);
+        status = os_list_files("top", &names, &count, NULL);
+        assert_true(status == ZP_OK || status == ZP_NO_MEMORY);
+        mem_fail_at(0, false);
+        os_list_free(names, count);
+    }
+    assert_int_equal(status, ZP_OK);
+    mem_stats_read(&after);
+    assert_int_equal(before.live[MEM_META], after.live[MEM_META]);
+}
+
+/* ---- writing ---- */
+
+static void test_file_appears_whole_at_commit(void **state)
+{
+    (void)state;
+    struct os_file f;
+    put("out", "old");
+    assert_int_equal(os_file_create(&f, "out", 10, NULL), ZP_OK);
+    assert_int_equal(os_file_write(&f, "new ", 4, NULL), ZP_OK);
+    assert_int_equal(os_file_write(&f, "text", 4, NULL), ZP_OK);
+    assert_int_equal(os_file_write(&f, NULL, 0, NULL), ZP_OK);
+    assert_content("out", "old");
+    assert_int_equal(count_files(), 2);
+    assert_int_equal(os_file_commit(&f, NULL), ZP_OK);
+    assert_content("out", "new text");
+    assert_int_equal(count_files(), 1);
+    os_file_abort(&f);
+    assert_content("out", "new text");
+    assert_int_equal(os_file_write(&f, "x", 1, NULL), ZP_RUN);
+    assert_int_equal(os_file_commit(&f, NULL), ZP_RUN);
+}
+
+static void test_large_pieces_keep_their_order(void **state)
+{
+    (void)state;
+    enum { SIZE = 3 << 20 };
+    uint8_t *data = malloc(SIZE);
+    for (size_t i = 0; i < SIZE; i++) data[i] = (uint8_t)(i * 2654435761u >> 24);
+    struct os_file f;
+    assert_int_equal(os_file_create(&f, "big", SIZE, NULL), ZP_OK);
+    for (size_t at = 0, step = 1; at < SIZE; at += step, step = (step * 5 + 1) % 1500000 + 1) {
+        if (step > SIZE - at) step = SIZE - at;
+        assert_int_equal(os_file_write(&f, data + at, step, NULL), ZP_OK);
+    }
+    assert_int_equal(os_file_commit(&f, NULL), ZP_OK);
+    struct os_map map;
+    assert_int_equal(os_map_file(&map, "big", NULL), ZP_OK);
+    assert_int_equal(map.size, SIZE);
+    assert_memory_equal(map.data, data, SIZE);
+    os_unmap(&map);
+    free(data);
+}
+
+static void test_abort_leaves_the_old_file(void **state)
+{
+    (void)state;
+    struct os_file f, never = { 0 };
+    put("out", "old");
+    assert_int_equal(os_file_create(&f, "out", 0, NULL), ZP_OK);
+    assert_int_equal(os_file_write(&f, "new", 3, NULL), ZP_OK);
+    os_file_abort(&f);
+    os_file_abort(&f);
+    os_file_abort(&never); /* must not close descriptor 0 */
+    assert_int_not_equal(fcntl(0, F_GETFD), -1);
+    assert_content("out", "old");
+    assert_int_equal(count_files(), 1);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 0777;
+}
+
+static void test_permissions_follow_umask_or_the_replaced_file(void **state)
+{
+    (void)state;
+    mode_t before = umask(027);
+    assert_int_equal(os_write_file("fresh", "x", 1, NULL), ZP_OK);
+    put("private", "y");
+    assert_int_equal(chmod("private", 0600), 0);
+    assert_int_equal(os_write_file("private", "z", 1, NULL), ZP_OK);
+    umask(before);
+    assert_int_equal(mode_of("fresh"), 0640);
+    assert_int_equal(mode_of("private"), 0600);
+    assert_content("private", "z");
+}
+
+static void test_writing_through_a_link_keeps_the_link(void **state)
+{
+    (void)state;
+    struct stat st;
+    assert_int_equal(os_make_folders("elsewhere", NULL), ZP_OK);
+    put("elsewhere/real", "old");
+    assert_int_equal(symlink("elsewhere/real", "link"), 0);
+    assert_int_equal(os_write_file("link", "new", 3, NULL), ZP_OK);
+    assert_int_equal(lstat("link", &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_content("elsewhere/real", "new");
+}
+
+static void test_impossible_targets_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("folder", 0777), 0);
+    assert_int_equal(mkfifo("pipe", 0666), 0);
+    put("file", "");
+    char name[400];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    const struct {
+        const char *path, *says;
+    } rows[] = {
+        { "folder", "is a folder" },
+        { "folder/", "names a folder" },
+        { "", "empty" },
+        { "pipe", "device, pipe or socket" },
+        { "/dev/null", "device, pipe or socket" },
+        { "nowhere/file", "the folder does not exist" },
+        { "file/below", "Not a directory" },
+        { name, "File name too long" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        zp_err err = { 0 };
+        assert_int_equal(os_write_file(rows[i].path, "x", 1, &err), ZP_BAD_INPUT);
+        assert_non_null(strstr(err.message, rows[i].says));
+    }
+    assert_int_equal(count_files(), 1);
+}
+
+static void test_full_disk_keeps_the_old_file_and_no_partial(void **state)
+{
+    (void)state;
+    enum { SIZE = 2500000 };
+    char *data = calloc(1, SIZE);
+    put("out", "old");
+    const uint64_t rooms[] = { 0, 1, SIZE / 2, SIZE - 1 };
+    for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
+        zp_err err = { 0 };
+        os_fail_writes_after(rooms[i]);
+        zp_status status = os_write_file("out", data, SIZE, &err);
+        os_fail_writes_after(UINT64_MAX);
+        assert_int_equal(status, ZP_NO_SPACE);
+        assert_non_null(strstr(err.message, "needed"));
+        assert_non_null(strstr(err.message, "available"));
+        assert_content("out", "old");
+        assert_int_equal(count_files(), 1);
+    }
+    os_fail_writes_after(SIZE);
+    assert_int_equal(os_write_file("out", data, SIZE, NULL), ZP_OK);
+    os_fail_writes_after(UINT64_MAX);
+    free(data);
+}
+
+static void test_space_is_checked_before_writing(void **state)
+{
+    (void)state;
+    struct os_file f;
+    zp_err err = { 0 };
+    assert_int_equal(os_file_create(&f, "out", (uint64_t)1 << 60, &err), ZP_NO_SPACE);
+    assert_non_null(strstr(err.message, "1152921504606846976 bytes are needed"));
+    assert_non_null(strstr(err.message, "available"));
+    assert_int_equal(count_files(), 0);
+}
+
+static void test_refused_write_removes_the_partial_file(void **state)
+{
+    (void)state;
+    static char data[100000];
+    struct rlimit before, small;
+    struct sigaction ignore = { .sa_handler = SIG_IGN }, old;
+    sigaction(SIGXFSZ, &ignore, &old);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = (struct rlimit){ .rlim_cur = 4096, .rlim_max = before.rlim_max };
+    put("out", "old");
+    zp_err err = { 0 };
+    setrlimit(RLIMIT_FSIZE, &small);
+    zp_status status = os_write_file("out", data, sizeof data, &err);
+    setrlimit(RLIMIT_FSIZE, &before);
+    sigaction(SIGXFSZ, &old, NULL);
+    assert_int_equal(status, ZP_IO);
+    assert_non_null(strstr(err.message, "File too large"));
+    assert_content("out", "old");
+    assert_int_equal(count_files(), 1);
+}
+
+static void test_writing_survives_each_lack_of_memory(void **state)
+{
+    (void)state;
+    struct mem_stats before, after;
+    put("out", "old");
+    mem_stats_read(&before);
+    zp_status status = ZP_NO_MEMORY;
+    for (uint64_t n = 1; status != ZP_OK && n < 20; n++) {
+        mem_fail_at(n, false);
+        status = os_write_file("out", "new", 3, NULL);
+        mem_fail_at(0, false);
+        assert_true(status == ZP_OK || status == ZP_NO_MEMORY);
+        assert_content("out", status == ZP_OK ? "new" : "old");
+        assert_int_equal(count_files(), 1);
+    }
+    assert_int_equal(status, ZP_OK);
+    mem_stats_read(&after);
+    assert_int_equal(before.live[MEM_META], after.live[MEM_META]);
+}
+
+static void test_left_over_temporary_names_are_passed_over(void **state)
+{
+    (void)state;
+    char name[64];
+    for (int n = 0; n < 300; n++) {
+        snprintf(name, sizeof name, "out.tmp.%ld.%d", (long)getpid(), n);
+        put(name, "left over");
+    }
+    assert_int_equal(os_write_file("out", "new", 3, NULL), ZP_OK);
+    assert_content("out", "new");
+    assert_int_equal(count_files(), 301);
+}
+
+/* ---- machine ---- */
+
+static void test_machine_facts_are_plausible(void **state)
+{
+    (void)state;
+    double wall = os_now(), cpu = os_cpu_seconds();
+    volatile double sink = 0;
+    for (int i = 0; i < 2000000; i++) sink += i;
+    assert_true(sink > 0);
+    assert_true(os_now() > wall);
+    assert_true(os_cpu_seconds() > cpu);
+    assert_true(os_cpu_count() >= 1);
+    assert_true(os_rss_bytes() > 100000);
+    assert_true(os_peak_rss_bytes() > 100000);
+    assert_true(os_memory_available() > 1 << 20);
+    assert_true(os_memory_available() < UINT64_MAX);
+    assert_true(os_load_average() >= 0);
+    char model[80];
+    assert_true(strlen(os_cpu_model(model, sizeof model)) > 0);
+    assert_null(strchr(model, '\n'));
+}
+
+#define FS_TEST(f) cmocka_unit_test_setup_teardown(f, enter_folder, leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FS_TEST(test_mapped_file_shows_its_bytes),
+        FS_TEST(test_unreadable_paths_say_what_they_are),
+        FS_TEST(test_reading_respects_the_limit),
+        FS_TEST(test_dash_reads_standard_input),
+        FS_TEST(test_signal_ends_a_waiting_read),
+        FS_TEST(test_folders_are_made_with_their_parents),
+        FS_TEST(test_files_below_a_folder_come_sorted),
+        FS_TEST(test_listing_survives_each_lack_of_memory),
+        FS_TEST(test_file_appears_whole_at_commit),
+        FS_TEST(test_large_pieces_keep_their_order),
+        FS_TEST(test_abort_leaves_the_old_file),
+        FS_TEST(test_permissions_follow_umask_or_the_replaced_file),
+        FS_TEST(test_writing_through_a_link_keeps_the_link),
+        FS_TEST(test_impossible_targets_are_refused),
+        FS_TEST(test_full_disk_keeps_the_old_file_and_no_partial),
+        FS_TEST(test_space_is_checked_before_writing),
+        FS_TEST(test_refused_write_removes_the_partial_file),
+        FS_TEST(test_writing_survives_each_lack_of_memory),
+        FS_TEST(test_left_over_temporary_names_are_passed_over),
+        cmocka_unit_test(test_machine_facts_are_plausible),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
