@@ -44,7 +44,8 @@ static double rate(struct work *w, void (*step)(struct work *, size_t))
     for (int round = 0; round < 5; round++) {
         double start = os_now(), seconds = 0;
         size_t rows = 0;
-        for (; (seconds = os_now() - start) < 0.05 || rows < ROWS / 16; rows++) step(w, rows % ROWS);
+        for (; (seconds = os_now() - start) < 0.05 || rows < ROWS / 16; rows++)
+            step(w, rows % ROWS);
         double r = (double)rows * ROW / seconds * 1e-6;
         if (r > best) best = r;
     }

@@ -41,7 +41,7 @@ struct quant_traits {
     uint32_t type;        /* enum quant_type */
     uint32_t block;       /* weights in a block: 1, 32 or 256 */
     uint32_t bytes;       /* bytes of a block */
-    uint32_t file_type;   /* general.file_type of a file that is mostly of this type */
+    uint32_t file_type;   /* general.file_type of a file mostly of this type (K types: "_S") */
     enum quant_form form;
     bool can_write;       /* quant_quantize_row knows it */
     /* What unpacking yields (AFFINE and CODEBOOK; all 0 for FLOAT): */

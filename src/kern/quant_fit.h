@@ -12,14 +12,14 @@
 
 struct fit_group {
     float x[FIT_MAX]; /* source / amax, in [-1, 1] */
-    float w[FIT_MAX]; /* weight of each squared error: 3 mean(x^2) + x^2. Flat weights would cut off
-                       * outliers, pure x^2 would neglect the rest; 3 beats ggml in both measures */
+    float w[FIT_MAX]; /* of each squared error: 3 mean(x^2) + x^2. Flat weights cut off outliers,
+                       * x^2 alone neglects the rest; with 3 both measures are below ggml's */
     int n;            /* 16 or 32 */
     float amax;       /* largest magnitude; 0 when the group is too small for any half to tell it
                        * from 0, and all x are then 0 */
     float low, high;  /* smallest and largest x */
-    /* An affine grid must hit 0 exactly (Q3): inside, as there are negative weights too; or with min
-     * 0, as zero is the smallest weight. */
+    /* An affine grid must hit 0 exactly (Q3): inside, as there are negative weights too; or with
+     * min 0, as zero is the smallest weight. */
     bool zero_inside, zero_lowest;
 };
 void fit_load(struct fit_group *g, const float *src, int n);

@@ -43,7 +43,9 @@ static void round_trip(const struct quant_traits *t)
 
 /* ---- Q3 */
 
-enum zero_pattern { SPRINKLED, ONE_IN_NEGATIVE, AMONG_POSITIVE, WHOLE_GROUPS, HALF_THE_ROW, PATTERNS };
+enum zero_pattern {
+    SPRINKLED, ONE_IN_NEGATIVE, AMONG_POSITIVE, WHOLE_GROUPS, HALF_THE_ROW, PATTERNS
+};
 
 static void fill_with_zeros(enum zero_pattern pattern, float size, struct rng *r)
 {
