@@ -1,4 +1,5 @@
-/* models.h: where tests find the two real models that scripts/setup fetches. Missing models fail the test. */
+/* models.h: where tests find the two real models that scripts/setup fetches. Missing models fail
+ * the test. */
 #ifndef TESTS_MODELS_H
 #define TESTS_MODELS_H
 
@@ -8,7 +9,8 @@
 #define SMOLLM2_FILE "smollm2-135m-instruct-q4_1.gguf"
 #define GEMMA3_FILE "gemma3-270m-q4_k_m.gguf"
 
-/* $ZEROPE_MODELS, else $XDG_CACHE_HOME/zerope/models, else ~/.cache/zerope/models. Static memory. */
+/* $ZEROPE_MODELS, else $XDG_CACHE_HOME/zerope/models, else ~/.cache/zerope/models. Static
+ * memory. */
 static inline const char *test_model_path(const char *file)
 {
     static char path[4096];
