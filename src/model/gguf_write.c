@@ -319,6 +319,31 @@ void gguf_edit_free(struct gguf_edit *e)
     *e = (struct gguf_edit){.alignment = GGUF_DEFAULT_ALIGNMENT};
 }
 
+zp_status gguf_from_edit(struct gguf *g, struct gguf_edit *e, zp_err *err)
+{
+    ZP_ALLOC(g->tensors, MEM_META, e->n_tensors, err, "the tensor table");
+    for (uint32_t i = 0; i < e->n_tensors; i++) {
+        const struct gguf_edit_tensor *t = &e->tensors[i];
+        assert(t->data != NULL);
+        g->tensors[i] = (struct gguf_tensor){.name = t->name,
+                                             .type = t->type,
+                                             .n_dims = t->n_dims,
+                                             .data = t->data,
+                                             .bytes = t->bytes};
+        memcpy(g->tensors[i].ne, t->ne, sizeof t->ne);
+    }
+    g->n_tensors = e->n_tensors;
+    g->kvs = e->kvs;
+    g->n_kv = e->n_kv;
+    g->version = 3;
+    g->alignment = e->alignment;
+    g->arena = e->arena;
+    e->kvs = NULL;
+    e->arena.head = NULL;
+    gguf_edit_free(e);
+    return ZP_OK;
+}
+
 /* ---- writing */
 
 static bool pad_up(size_t at, uint32_t alignment, size_t *out)

@@ -69,6 +69,10 @@ zp_status gguf_edit_set_tensor_f32(struct gguf_edit *e, const char *name, uint32
 struct gguf_edit_tensor *gguf_edit_find_tensor(struct gguf_edit *e, const char *name); /* or NULL */
 bool gguf_edit_remove_tensor(struct gguf_edit *e, const char *name);
 
+/* Moves everything of e into g, which must be empty but for path, folder and blocks; e is empty
+ * afterwards. Tensors must have data. Call gguf_build_indexes next. On failure both are unchanged. */
+zp_status gguf_from_edit(struct gguf *g, struct gguf_edit *e, zp_err *err);
+
 /* Size of the file gguf_edit_write would write. */
 zp_status gguf_edit_file_bytes(const struct gguf_edit *e, uint64_t *bytes, zp_err *err);
 zp_status gguf_edit_write(struct gguf_edit *e, const char *path, zp_err *err);
