@@ -1,0 +1,231 @@
+/* cli_io.c: memory, texts, input and output of the commands.
+ * O1 with --json standard output holds one document.  O2 a failed write to standard output ends in
+ * exit code 1. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Prompts beyond this are refused by size, before any work. */
+#define MAX_INPUT (64u << 20)
+
+void *cli_alloc(size_t size)
+{
+    void *p = calloc(1, size > 0 ? size : 1);
+    if (p == NULL) {
+        fprintf(stderr, "zerope: error: not enough memory for %zu bytes\n", size);
+        exit(zp_status_exit_code(ZP_NO_MEMORY));
+    }
+    return p;
+}
+
+void *cli_resize(void *p, size_t size)
+{
+    void *q = realloc(p, size > 0 ? size : 1);
+    if (q == NULL) {
+        fprintf(stderr, "zerope: error: not enough memory for %zu bytes\n", size);
+        exit(zp_status_exit_code(ZP_NO_MEMORY));
+    }
+    return q;
+}
+
+char *cli_strdup(const char *s)
+{
+    size_t n = strlen(s) + 1;
+    return memcpy(cli_alloc(n), s, n);
+}
+
+void text_append(struct text *t, const void *data, size_t size)
+{
+    if (t->size + size + 1 > t->room) {
+        t->room = (t->size + size + 1) * 2;
+        t->data = cli_resize(t->data, t->room);
+    }
+    if (size > 0)
+        memcpy(t->data + t->size, data, size);
+    t->size += size;
+    t->data[t->size] = '\0';
+}
+
+void text_printf(struct text *t, const char *fmt, ...)
+{
+    char small[512];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(small, sizeof small, fmt, args);
+    va_end(args);
+    if (n < (int)sizeof small) {
+        text_append(t, small, n > 0 ? (size_t)n : 0);
+        return;
+    }
+    char *large = cli_alloc((size_t)n + 1);
+    va_start(args, fmt);
+    vsnprintf(large, (size_t)n + 1, fmt, args);
+    va_end(args);
+    text_append(t, large, (size_t)n);
+    free(large);
+}
+
+void text_free(struct text *t)
+{
+    free(t->data);
+    *t = (struct text){ 0 };
+}
+
+/* ---- input ------------------------------------------------------------------------------- */
+static zp_status read_all(struct cli *c, FILE *f, const char *name, size_t max, struct text *out)
+{
+    char *chunk = cli_alloc(65536);
+    text_append(out, "", 0);
+    size_t n;
+    while ((n = fread(chunk, 1, 65536, f)) > 0 && out->size + n <= max)
+        text_append(out, chunk, n);
+    free(chunk);
+    if (n > 0)
+        return cli_fail(c, ZP_BAD_INPUT, "%s: longer than %zu bytes, the limit for this input",
+                        name, max);
+    if (ferror(f))
+        return cli_fail(c, ZP_IO, "%s: cannot read: %s", name, strerror(errno));
+    return ZP_OK;
+}
+
+zp_status cli_read_file(struct cli *c, const char *path, size_t max, struct text *out)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(c, stdin, "standard input", max, out);
+    FILE *f = fopen(path, "rb");
+    if (f == NULL)
+        return cli_fail(c, errno == ENOENT ? ZP_BAD_INPUT : ZP_IO, "%s: cannot open: %s", path,
+                        strerror(errno));
+    struct stat info;
+    zp_status st = ZP_OK;
+    if (fstat(fileno(f), &info) == 0 && S_ISDIR(info.st_mode))
+        st = cli_fail(c, ZP_BAD_INPUT, "%s: is a folder, expected a file", path);
+    if (st == ZP_OK)
+        st = read_all(c, f, path, max, out);
+    fclose(f);
+    if (st != ZP_OK)
+        text_free(out);
+    return st;
+}
+
+zp_status cli_read_input(struct cli *c, struct text *out, bool *is_prompt)
+{
+    const char *prompt = cli_text(c, "prompt"), *file = cli_text(c, "file");
+    *is_prompt = prompt != NULL;
+    if (prompt != NULL && file != NULL)
+        return cli_usage(c, "the text is given twice: with --prompt and with --file %s", file);
+    if (prompt != NULL) {
+        text_append(out, prompt, strlen(prompt));
+        return ZP_OK;
+    }
+    if (file == NULL && isatty(STDIN_FILENO))
+        return cli_usage(c, "no text: give it with -p TEXT or -f FILE, or pipe it in");
+    return cli_read_file(c, file != NULL ? file : "-", MAX_INPUT, out);
+}
+
+/* ---- output ------------------------------------------------------------------------------ */
+/* Length of the well-formed UTF-8 sequence at p (1 to 4), or 0. */
+static size_t scalar_length(const unsigned char *p, size_t left)
+{
+    if (p[0] < 0x80)
+        return 1;
+    size_t n = p[0] >= 0xC2 && p[0] < 0xE0   ? 2
+               : (p[0] & 0xF0) == 0xE0       ? 3
+               : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
+                                             : 0;
+    if (n == 0 || n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    }
+    bool overlong = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xF0 && p[1] < 0x90);
+    bool surrogate = p[0] == 0xED && p[1] >= 0xA0, beyond = p[0] == 0xF4 && p[1] >= 0x90;
+    return overlong || surrogate || beyond ? 0 : n;
+}
+
+json_t *cli_json_text(const char *text, size_t size)
+{
+    struct text clean = { 0 };
+    text_append(&clean, "", 0);
+    for (size_t i = 0; i < size;) {
+        size_t n = scalar_length((const unsigned char *)text + i, size - i);
+        n > 0 ? text_append(&clean, text + i, n) : text_append(&clean, "\xEF\xBF\xBD", 3);
+        i += n > 0 ? n : 1;
+    }
+    json_t *j = json_stringn(clean.data, clean.size);
+    text_free(&clean);
+    return j;
+}
+
+zp_status cli_flush(struct cli *c)
+{
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail(c, ZP_IO, "write error on standard output: %s",
+                        errno != 0 ? strerror(errno) : "the output ended early");
+    return ZP_OK;
+}
+
+zp_status cli_emit(struct cli *c, json_t *doc)
+{
+    char *text = doc != NULL ? json_dumps(doc, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(doc);
+    if (text == NULL)
+        return cli_fail(c, ZP_RUN, "cannot build the JSON document");
+    printf("%s\n", text);
+    free(text);
+    c->wrote_document = true;
+    return ZP_OK;
+}
+
+zp_status cli_parse_document(struct cli *c, const char *document, json_t **out)
+{
+    json_error_t e;
+    *out = json_loads(document, JSON_ALLOW_NUL, &e);
+    if (*out == NULL)
+        return cli_fail(c, ZP_RUN, "the library's document is not JSON: line %d: %s", e.line,
+                        e.text);
+    return ZP_OK;
+}
+
+zp_status cli_show(struct cli *c, char *document)
+{
+    zp_status st = ZP_OK;
+    if (c->json) {
+        printf("%s\n", document);
+        c->wrote_document = true;
+    } else {
+        json_t *doc = NULL;
+        st = cli_parse_document(c, document, &doc);
+        if (st == ZP_OK)
+            view_document(stdout, doc);
+        json_decref(doc);
+    }
+    zp_free(document);
+    return st;
+}
+
+zp_status cli_check_output(struct cli *c, const char *path)
+{
+    struct stat info;
+    char *folder = cli_strdup(path), *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        slash[slash == folder] = '\0';
+    const char *where = slash != NULL ? folder : ".";
+    zp_status st = ZP_OK;
+    if (stat(where, &info) != 0)
+        st = cli_fail(c, ZP_IO, "%s: cannot write there: %s: %s", path, where, strerror(errno));
+    else if (!S_ISDIR(info.st_mode))
+        st = cli_fail(c, ZP_IO, "%s: cannot write there: %s is not a folder", path, where);
+    else if (access(where, W_OK) != 0)
+        st = cli_fail(c, ZP_IO, "%s: cannot write there: %s: %s", path, where, strerror(errno));
+    else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        st = cli_fail(c, ZP_IO, "%s: is a folder, expected a file name", path);
+    free(folder);
+    return st;
+}

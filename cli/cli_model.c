@@ -1,0 +1,97 @@
+/* cli_model.c: models, engine options and sampler options from the parsed command line. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_TEMPLATE (4u << 20)
+
+zp_status cli_open_model_at(struct cli *c, const char *path, zp_model **out)
+{
+    struct text template = { 0 };
+    zp_model_options options = { 0 };
+    if (cli_has(c, "pre"))
+        options.pre = cli_text(c, "pre");
+    if (cli_has(c, "chat-template") && cli_text(c, "chat-template") != NULL) {
+        CLI_TRY(cli_read_file(c, cli_text(c, "chat-template"), MAX_TEMPLATE, &template));
+        options.chat_template = template.data;
+    }
+    zp_status st = zp_model_open(out, path, &options, &c->err);
+    text_free(&template);
+    return st;
+}
+
+zp_status cli_open_model(struct cli *c, zp_model **out)
+{
+    return cli_open_model_at(c, cli_text(c, "model"), out);
+}
+
+static zp_kv_type kv_type(const char *text)
+{
+    if (text == NULL)
+        return ZP_KV_DEFAULT;
+    return strcmp(text, "f32") == 0 ? ZP_KV_F32 : ZP_KV_BF16;
+}
+
+zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
+{
+    static const char *const levels[] = { "best", "ref", "avx2", "avx512" };
+    *out = (zp_engine_options){
+        .n_ctx = cli_u32(c, "ctx-size"),
+        .n_threads = cli_u32(c, "threads"),
+        .micro_batch = cli_u32(c, "batch-size"),
+        .exact = cli_flag(c, "exact"),
+        .allow_unverified_mode =
+            cli_has(c, "allow-unverified-mode") && cli_flag(c, "allow-unverified-mode"),
+    };
+    for (size_t i = 0; i < CLI_COUNT(levels); i++) {
+        if (strcmp(cli_text(c, "cpu"), levels[i]) == 0)
+            out->level = (zp_level)i;
+    }
+    const char *k = cli_text(c, "cache-type-k"), *v = cli_text(c, "cache-type-v");
+    if (k != NULL && v != NULL && strcmp(k, v) != 0)
+        return cli_usage(
+            c, "--cache-type-k %s and --cache-type-v %s differ: keys and values have one type", k,
+            v);
+    out->kv_type = kv_type(k != NULL ? k : v);
+    if (out->exact && out->kv_type == ZP_KV_BF16)
+        return cli_usage(c, "--exact keeps keys and values in f32; leave --cache-type-k bf16 out");
+    return ZP_OK;
+}
+
+zp_status cli_mode(struct cli *c, zp_mode *out)
+{
+    static const char *const modes[] = { "full", "zero", "half", "auto" };
+    for (size_t i = 0; i < CLI_COUNT(modes); i++) {
+        if (strcmp(cli_text(c, "mode"), modes[i]) == 0)
+            *out = (zp_mode)i;
+    }
+    return ZP_OK;
+}
+
+/* A seed nobody chose: the clock is enough, it only has to differ from run to run and is printed.
+ */
+static uint64_t fresh_seed(void)
+{
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec) & 0xFFFFFFFFu;
+}
+
+zp_status cli_sampler_options(struct cli *c, zp_sampler_options *out)
+{
+    int64_t seed = cli_int(c, "seed");
+    double top_p = cli_real(c, "top-p"), repeat = cli_real(c, "repeat-penalty");
+    *out = (zp_sampler_options){
+        .temperature = (float)cli_real(c, "temp"),
+        .top_k = cli_u32(c, "top-k"),
+        .top_p = top_p < 1 ? (float)top_p : 0,
+        .min_p = (float)cli_real(c, "min-p"),
+        .repeat_penalty = repeat != 1 ? (float)repeat : 0,
+        .seed = seed >= 0 ? (uint64_t)seed : fresh_seed(),
+    };
+    if (top_p == 0)
+        return cli_usage(c, "--top-p 0 would leave no token; 1 turns it off");
+    return ZP_OK;
+}

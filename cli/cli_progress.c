@@ -1,0 +1,135 @@
+/* cli_progress.c: Ctrl-C, and the progress of long work on stderr.
+ * A terminal gets one bar, redrawn at most ten times a second; anything else one line every five
+ * seconds. P1 the signal handler only sets a flag or ends the process.  P2 the second Ctrl-C always
+ * ends it at once. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupts, deferred;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (!deferred || interrupts > 0)
+        _exit(130);
+    interrupts = 1;
+}
+
+void interrupt_install(void)
+{
+    /* SA_RESTART: reads and writes of the library need not know about signals. */
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    sigemptyset(&action.sa_mask);
+    const int signals[] = { SIGINT, SIGTERM };
+    for (size_t i = 0; i < CLI_COUNT(signals); i++) {
+        struct sigaction before;
+        /* What the parent told us to ignore (a job in the background) stays ignored. */
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+}
+
+void interrupt_defer(bool defer)
+{
+    deferred = defer;
+}
+
+bool interrupt_pending(void)
+{
+    return interrupts > 0;
+}
+
+double cli_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool plain_terminal(void)
+{
+    const char *term = getenv("TERM");
+    return term == NULL || strcmp(term, "dumb") == 0 || *term == '\0';
+}
+
+bool cli_color(FILE *f)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return isatty(fileno(f)) && !plain_terminal() && (no_color == NULL || *no_color == '\0');
+}
+
+/* ---- the bar ----------------------------------------------------------------------------- */
+static struct {
+    char what[64];
+    double started, shown;
+    uint64_t first; /* units done when this kind of work began */
+    bool visible;
+} bar;
+
+void progress_clear(void)
+{
+    if (bar.visible)
+        fputs("\r\033[K", stderr);
+    bar.visible = false;
+}
+
+static void format_left(char *out, size_t size, double seconds)
+{
+    unsigned s = seconds < 0 ? 0 : seconds > 3.6e6 ? 3600000 : (unsigned)(seconds + 0.5);
+    if (s >= 3600)
+        snprintf(out, size, "%u:%02u:%02u left", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, size, "%u:%02u left", s / 60, s % 60);
+}
+
+static void draw(double now, uint64_t done, uint64_t total, bool terminal)
+{
+    char left[32] = "", fill[21];
+    double share = total > 0 ? (double)done / (double)total : 0;
+    double spent = now - bar.started, moved = done > bar.first ? (double)(done - bar.first) : 0;
+    if (moved > 0 && total > done && spent > 1)
+        format_left(left, sizeof left, spent / moved * (double)(total - done));
+    if (!terminal) {
+        fprintf(stderr, "zerope: %s: %llu of %llu (%.0f %%) %s\n", bar.what,
+                (unsigned long long)done, (unsigned long long)total, share * 100, left);
+        return;
+    }
+    for (int i = 0; i < 20; i++)
+        fill[i] = share * 20 >= i + 1 ? '#' : '.';
+    fill[20] = '\0';
+    fprintf(stderr, "\r\033[K%s [%s] %3.0f %% %llu/%llu %s", bar.what, fill, share * 100,
+            (unsigned long long)done, (unsigned long long)total, left);
+    fflush(stderr);
+    bar.visible = true;
+}
+
+static bool on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    const struct cli *c = arg;
+    double now = cli_now();
+    bool terminal = isatty(STDERR_FILENO) && !plain_terminal();
+    if (strncmp(bar.what, what, sizeof bar.what - 1) != 0) {
+        snprintf(bar.what, sizeof bar.what, "%s", what);
+        bar.started = now;
+        bar.first = done;
+        bar.shown = terminal ? 0 : now;
+    }
+    if (!c->quiet && now - bar.shown >= (terminal ? 0.1 : 5.0)) {
+        draw(now, done, total, terminal);
+        bar.shown = now;
+    }
+    return !interrupt_pending();
+}
+
+zp_progress cli_progress(struct cli *c)
+{
+    interrupt_defer(true);
+    bar.what[0] = '\0';
+    return (zp_progress){ .fn = on_progress, .arg = c };
+}

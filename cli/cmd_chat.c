@@ -1,0 +1,169 @@
+/* cmd_chat.c: chat: a line in, an answer out; earlier turns stay in the sequence and are not
+ * computed again. C1 `held` are the ids whose keys the sequence holds, in order.  C2 `messages` is
+ * what the next rendering shows. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct chat {
+    struct generation g;
+    json_t *messages;
+    int32_t *held; /* (n_held) */
+    size_t n_held;
+    bool terminal; /* someone types */
+};
+
+static void reset(struct chat *chat)
+{
+    const char *system = cli_text(chat->g.c, "system");
+    json_array_clear(chat->messages);
+    if (system != NULL)
+        json_array_append_new(chat->messages, generation_message("system", system, strlen(system)));
+}
+
+/* Cuts the sequence back to what it shares with the new rendering, at least one token short of it,
+ * so that there is something to compute. A sequence that cannot be cut (local heads dropped those
+ * keys) begins anew. */
+static zp_status reuse(struct chat *chat, const int32_t *ids, size_t n, size_t *shared)
+{
+    struct cli *c = chat->g.c;
+    size_t k = 0;
+    while (k < chat->n_held && k + 1 < n && chat->held[k] == ids[k])
+        k++;
+    *shared = k;
+    if (k == chat->n_held || zp_seq_truncate(chat->g.seq, (uint32_t)k, NULL) == ZP_OK)
+        return ZP_OK;
+    zp_seq_options options = { 0 };
+    *shared = 0;
+    CLI_TRY(cli_mode(c, &options.mode));
+    zp_seq_close(chat->g.seq);
+    chat->g.seq = NULL;
+    return zp_seq_open(&chat->g.seq, chat->g.engine, &options, &c->err);
+}
+
+/* Notes which ids the sequence holds now: the prompt's and those generated, as far as its length
+ * goes. */
+static void remember(struct chat *chat, const int32_t *ids, size_t n, const zp_generated *out)
+{
+    size_t length = zp_seq_length(chat->g.seq);
+    chat->held = cli_resize(chat->held, (n + out->n_ids + 1) * sizeof *chat->held);
+    memcpy(chat->held, ids, n * sizeof *ids);
+    if (out->n_ids > 0)
+        memcpy(chat->held + n, out->ids, out->n_ids * sizeof *ids);
+    chat->n_held = length < n + out->n_ids ? length : n + out->n_ids;
+}
+
+static zp_status answer(struct chat *chat)
+{
+    int32_t *ids = NULL;
+    size_t n = 0, shared = 0;
+    zp_generated out = { 0 };
+    zp_status st = generation_render(&chat->g, chat->messages, &ids, &n);
+    if (st == ZP_OK && n == 0)
+        st = cli_fail(chat->g.c, ZP_BAD_INPUT, "the chat template makes an empty prompt");
+    if (st == ZP_OK)
+        st = reuse(chat, ids, n, &shared);
+    if (st == ZP_OK) {
+        chat->g.options.history = ids;
+        chat->g.options.n_history = shared;
+        chat->g.n_reused += shared;
+        st = generation_run(&chat->g, ids + shared, n - shared, &out);
+    }
+    bool finished = out.reason != NULL;
+    if (finished) {
+        remember(chat, ids, n, &out);
+        json_array_append_new(chat->messages,
+                              generation_message("assistant", out.text, strlen(out.text)));
+    } else if (chat->g.seq != NULL) {
+        chat->n_held =
+            zp_seq_length(chat->g.seq) < chat->n_held ? zp_seq_length(chat->g.seq) : chat->n_held;
+    }
+    if (finished && !chat->g.c->json && !chat->g.ends_with_newline)
+        printf("\n");
+    chat->g.ends_with_newline = true;
+    fflush(stdout);
+    generation_free_result(&out);
+    zp_free(ids);
+    return st;
+}
+
+/* A failed turn is taken back; someone at a terminal may go on, a script ends with the error. */
+static zp_status take_turn(struct chat *chat, const char *line, size_t size)
+{
+    struct cli *c = chat->g.c;
+    int32_t *ids = NULL;
+    size_t n = 0, before = json_array_size(chat->messages);
+    zp_status st =
+        zp_tokenize(chat->g.model, line, size, 0, &ids, &n, &c->err); /* refuses invalid UTF-8 */
+    zp_free(ids);
+    if (st == ZP_OK) {
+        json_array_append_new(chat->messages, generation_message("user", line, size));
+        st = answer(chat);
+    }
+    if (st == ZP_OK || st == ZP_INTERRUPTED || !chat->terminal || chat->g.seq == NULL)
+        return st;
+    fprintf(stderr, "zerope: error: %s (/reset begins anew)\n", c->err.message);
+    c->err = (zp_err){ 0 };
+    while (json_array_size(chat->messages) > before)
+        json_array_remove(chat->messages, before);
+    return ZP_OK;
+}
+
+static zp_status take_line(struct chat *chat, const char *line, size_t size, bool *end)
+{
+    if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0) {
+        *end = true;
+    } else if (strcmp(line, "/reset") == 0) {
+        reset(chat);
+    } else if (line[0] == '/' && chat->terminal) {
+        fprintf(stderr, "zerope: unknown command %s; there are /reset and /exit\n", line);
+    } else if (size > 0) {
+        return take_turn(chat, line, size);
+    }
+    return ZP_OK;
+}
+
+static zp_status loop(struct chat *chat)
+{
+    char *line = NULL;
+    size_t room = 0;
+    zp_status st = ZP_OK;
+    bool end = false;
+    while (st == ZP_OK && !end && !ferror(stdout)) {
+        if (chat->terminal) {
+            fputs("> ", stderr);
+            fflush(stderr);
+        }
+        interrupt_defer(false); /* waiting for a line there is nothing to clean up */
+        ssize_t n = getline(&line, &room, stdin);
+        if (n < 0)
+            break;
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+            line[--n] = '\0';
+        st = take_line(chat, line, (size_t)n, &end);
+    }
+    free(line);
+    return st;
+}
+
+zp_status cmd_chat(struct cli *c)
+{
+    struct chat chat = { .terminal = isatty(STDIN_FILENO) };
+    CLI_TRY(generation_open(&chat.g, c));
+    chat.messages = json_array();
+    reset(&chat);
+    zp_status st = loop(&chat);
+    bool finished = st == ZP_OK || st == ZP_INTERRUPTED;
+    if (finished && c->json)
+        cli_emit(c, json_pack("{s:O, s:o}", "messages", chat.messages, "timings",
+                              generation_timings(&chat.g)));
+    if (finished)
+        generation_print_timings(&chat.g, NULL);
+    json_decref(chat.messages);
+    free(chat.held);
+    generation_close(&chat.g);
+    return st;
+}

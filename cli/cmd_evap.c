@@ -1,0 +1,158 @@
+/* cmd_evap.c: scan, plan, evaporate: which gates matter, which close, and the closing itself. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zerope/report.h>
+
+#define MAX_DOCUMENT (1u << 30)
+
+static double number_of(const json_t *doc, const char *key)
+{
+    return json_number_value(json_object_get(doc, key));
+}
+
+/* A document the library wrote: its picture, then itself (--json) or its short form. */
+static zp_status show_written(struct cli *c, const char *path, const char *long_list)
+{
+    struct text t = { 0 };
+    json_t *doc = NULL;
+    CLI_TRY(cli_read_file(c, path, MAX_DOCUMENT, &t));
+    const char *picture = cli_text(c, "heatmap");
+    zp_status st = ZP_OK;
+    if (picture != NULL)
+        st = zp_report_heatmap(t.data, picture, &c->err);
+    if (st == ZP_OK && c->json) {
+        while (t.size > 0 && t.data[t.size - 1] == '\n')
+            t.data[--t.size] = '\0';
+        printf("%s\n", t.data);
+        c->wrote_document = true;
+    } else if (st == ZP_OK) {
+        st = cli_parse_document(c, t.data, &doc);
+        json_t *list = json_object_get(doc, long_list);
+        if (json_is_array(list))
+            json_object_set_new(doc, long_list, json_integer((json_int_t)json_array_size(list)));
+        if (st == ZP_OK)
+            view_document(stdout, doc);
+        if (st == ZP_OK)
+            printf("\nwritten: %s%s%s\n", path, picture != NULL ? ", " : "",
+                   picture != NULL ? picture : "");
+    }
+    json_decref(doc);
+    text_free(&t);
+    return st;
+}
+
+static zp_scan_options scan_options(struct cli *c)
+{
+    return (zp_scan_options){
+        .n_ctx = cli_u32(c, "ctx-size"),
+        .local_window = cli_u32(c, "local"),
+        .n_threads = cli_u32(c, "threads"),
+        .seed = (uint64_t)cli_int(c, "seed"),
+        .progress = cli_progress(c),
+    };
+}
+
+zp_status cmd_scan(struct cli *c)
+{
+    const char *out = cli_text(c, "output"), *picture = cli_text(c, "heatmap");
+    CLI_TRY(cli_check_output(c, out));
+    if (picture != NULL)
+        CLI_TRY(cli_check_output(c, picture));
+    zp_scan_options options = scan_options(c);
+    options.n_windows_local = cli_u32(c, "windows");
+    options.n_windows_kl = cli_u32(c, "windows-kl");
+    CLI_TRY(zp_scan_run(cli_text(c, "model"), cli_text(c, "file"), &options, out, &c->err));
+    progress_clear();
+    return show_written(c, out, "gates");
+}
+
+static zp_plan_options plan_options(struct cli *c)
+{
+    return (zp_plan_options){
+        .budget_kl = cli_real(c, "budget-kl"),
+        .uniform = cli_flag(c, "uniform"),
+        .uniform_slow = cli_flag(c, "uniform-slow"),
+        .layers = cli_flag(c, "layers"),
+        .local_window = cli_u32(c, "local"),
+        .no_fold = cli_flag(c, "no-fold"),
+        .n_threads = cli_u32(c, "threads"),
+        .progress = cli_progress(c),
+    };
+}
+
+zp_status cmd_plan(struct cli *c)
+{
+    const char *out = cli_text(c, "output"), *picture = cli_text(c, "heatmap");
+    CLI_TRY(cli_check_output(c, out));
+    if (picture != NULL)
+        CLI_TRY(cli_check_output(c, picture));
+    zp_plan_options options = plan_options(c);
+    options.model = cli_text(c, "model");
+    options.text = cli_text(c, "file");
+    CLI_TRY(zp_plan_run(cli_text(c, "scan"), &options, out, &c->err));
+    progress_clear();
+    return show_written(c, out, "order");
+}
+
+/* ---- evaporate --------------------------------------------------------------------------- */
+static zp_status check_outputs(struct cli *c)
+{
+    static const char *const names[] = { "output", "save-scan", "save-plan" };
+    for (size_t i = 0; i < CLI_COUNT(names); i++) {
+        if (cli_text(c, names[i]) != NULL)
+            CLI_TRY(cli_check_output(c, cli_text(c, names[i])));
+    }
+    if (strcmp(cli_text(c, "output"), cli_text(c, "model")) == 0)
+        return cli_usage(c, "--output is the model itself; give the new file another name");
+    return ZP_OK;
+}
+
+static zp_status check_budget(struct cli *c)
+{
+    bool budget = cli_text(c, "budget-kl") != NULL;
+    if (!budget && !cli_flag(c, "close-all"))
+        return cli_usage(c,
+                         "--budget-kl X is missing: the mean KL the result may cost, such as 0.02");
+    if (budget && cli_flag(c, "close-all"))
+        return cli_usage(c, "--close-all closes whatever it costs; leave --budget-kl out");
+    return ZP_OK;
+}
+
+static void print_headline(const json_t *doc)
+{
+    double total = number_of(doc, "total"), closed = number_of(doc, "closed");
+    printf("closed %.0f of %.0f gates (%.1f %%) at %.0f tokens: KL %.4g, at most %.4g, budget "
+           "%.4g\n\n",
+           closed, total, total > 0 ? closed / total * 100 : 0, number_of(doc, "ctx"),
+           number_of(doc, "kl_mean"), number_of(doc, "kl_hi"), number_of(doc, "budget_kl"));
+}
+
+zp_status cmd_evaporate(struct cli *c)
+{
+    CLI_TRY(check_budget(c));
+    CLI_TRY(check_outputs(c));
+    char *json = NULL;
+    json_t *doc = NULL;
+    zp_evaporate_options options = {
+        .scan = scan_options(c),
+        .plan = plan_options(c),
+        .scan_in = cli_text(c, "scan"),
+        .scan_out = cli_text(c, "save-scan"),
+        .plan_in = cli_text(c, "plan"),
+        .plan_out = cli_text(c, "save-plan"),
+        .n_windows_check = cli_u32(c, "windows"),
+        .close_all = cli_flag(c, "close-all"),
+    };
+    CLI_TRY(zp_evaporate_run(cli_text(c, "model"), cli_text(c, "file"), &options,
+                             cli_text(c, "output"), &json, &c->err));
+    progress_clear();
+    if (c->json)
+        return cli_show(c, json);
+    zp_status st = cli_parse_document(c, json, &doc);
+    if (st == ZP_OK && !cli_flag(c, "close-all"))
+        print_headline(doc);
+    json_decref(doc);
+    return st == ZP_OK ? cli_show(c, json) : st;
+}

@@ -1,0 +1,69 @@
+/* cmd_verify.c: verify, export, quantize: what happens to a model file after evaporation. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zerope/report.h>
+
+/* The document and the page are written whether the checks passed or not; the exit code tells. */
+static zp_status show_evidence(struct cli *c, char *json)
+{
+    const char *page = cli_text(c, "report");
+    zp_status st = ZP_OK;
+    if (page != NULL)
+        st = zp_report_verify_html(json, page, &c->err);
+    zp_status shown = cli_show(c, json);
+    return st != ZP_OK ? st : shown;
+}
+
+zp_status cmd_verify(struct cli *c)
+{
+    char *json = NULL;
+    if (cli_text(c, "report") != NULL)
+        CLI_TRY(cli_check_output(c, cli_text(c, "report")));
+    zp_verify_options options = {
+        .n_ctx = cli_u32(c, "ctx-size"),
+        .budget_kl = cli_real(c, "budget-kl"),
+        .quick = cli_flag(c, "quick"),
+        .write_evidence = !cli_flag(c, "no-write"),
+        .n_threads = cli_u32(c, "threads"),
+        .progress = cli_progress(c),
+    };
+    zp_status st = zp_verify_run(cli_text(c, "model"), cli_text(c, "base"), cli_text(c, "file"),
+                                 &options, &json, &c->err);
+    progress_clear();
+    if (json == NULL)
+        return st;
+    zp_err verdict = c->err;
+    c->err = (zp_err){ 0 };
+    zp_status shown = show_evidence(c, json);
+    if (shown != ZP_OK)
+        return shown;
+    c->err = verdict;
+    return st;
+}
+
+zp_status cmd_export(struct cli *c)
+{
+    char *json = NULL;
+    const char *to = cli_text(c, "to"), *out = cli_text(c, "output");
+    if (strcmp(to, "hf") != 0)
+        CLI_TRY(cli_check_output(c, out));
+    zp_progress progress = cli_progress(c);
+    CLI_TRY(zp_export_run(cli_text(c, "model"), to, out, &progress, &json, &c->err));
+    progress_clear();
+    return cli_show(c, json);
+}
+
+zp_status cmd_quantize(struct cli *c)
+{
+    char *json = NULL;
+    const char *in = cli_text(c, "in"), *out = cli_text(c, "out");
+    if (strcmp(in, out) == 0)
+        return cli_usage(c, "IN and OUT are the same file; give the new one another name");
+    CLI_TRY(cli_check_output(c, out));
+    zp_progress progress = cli_progress(c);
+    CLI_TRY(zp_quantize(in, out, cli_text(c, "type"), &progress, &json, &c->err));
+    progress_clear();
+    return cli_show(c, json);
+}

@@ -1,0 +1,452 @@
+/* commands.c: the one table of commands, each with its table of options and its examples.
+ * Parsing, help, man page, completions, docs/COMMANDS.md and `config print` all come from here.
+ * An option name that means different things in two commands is flag_only in both: the environment
+ * and the config file would otherwise set it where it was not meant. */
+#include "cli.h"
+
+#include <string.h>
+
+/* Rows by type. The explanation comes last and may be followed by further members. */
+#define FLAG(n, ...) { .name = n, .type = OPTION_FLAG, .help = __VA_ARGS__ }
+#define TEXT(n, a, ...) { .name = n, .arg = a, .type = OPTION_TEXT, .help = __VA_ARGS__ }
+#define LIST(n, a, ...) { .name = n, .arg = a, .type = OPTION_LIST, .help = __VA_ARGS__ }
+#define PATH(n, s, a, ...) \
+    { .name = n, .abbr = s, .arg = a, .type = OPTION_FILE, .help = __VA_ARGS__ }
+#define NUMBER(n, a, t, lo, hi, p, ...) \
+    { .name = n, .arg = a, .type = t, .min = lo, .max = hi, .preset = p, .help = __VA_ARGS__ }
+#define COUNT(n, a, lo, hi, p, ...) NUMBER(n, a, OPTION_COUNT, lo, hi, p, __VA_ARGS__)
+#define INT(n, a, lo, hi, p, ...) NUMBER(n, a, OPTION_INT, lo, hi, p, __VA_ARGS__)
+#define REAL(n, a, lo, hi, p, ...) NUMBER(n, a, OPTION_REAL, lo, hi, p, __VA_ARGS__)
+#define CHOICE(n, a, c, p, ...) \
+    { .name = n, .arg = a, .type = OPTION_CHOICE, .choices = c, .preset = p, .help = __VA_ARGS__ }
+
+/* ---- rows that several commands share ---------------------------------------------------- */
+#define MOST_TOKENS 16777216
+#define MODEL                                                                             \
+    PATH("model", "-m", "MODEL",                                                          \
+         "model: a GGUF file (the first part of a split one) or a Hugging Face folder",   \
+         .word = 1, .required = true)
+#define PRE TEXT("pre", "NAME", "pre-tokeniser to use instead of the file's tokenizer.ggml.pre")
+#define CTX(p, h) COUNT("ctx-size", "N", 1, MOST_TOKENS, p, h, .abbr = "-c")
+#define PROMPT(h) TEXT("prompt", "TEXT", h, .abbr = "-p")
+#define INPUT(h) PATH("file", "-f", "FILE", h)
+#define DOCUMENTS(h) PATH("file", "-f", "TEXT", h, .required = true)
+#define OUTPUT(a, h) PATH("output", "-o", a, h, .required = true)
+#define SPECIAL                                                                           \
+    FLAG("special", "read special tokens (<|im_start|>) in the text as such; otherwise "  \
+                    "they are plain text")
+#define PREDICT(p, h) INT("n-predict", "N", -1, MOST_TOKENS, p, h, .abbr = "-n")
+#define MODE                                                                              \
+    CHOICE("mode", "MODE", "full|zero|half|auto", "full",                                 \
+           "position mode: as in the file, skipped everywhere, skipped where the stored " \
+           "plan says, by length"),                                                       \
+    FLAG("allow-unverified-mode", "allow a position mode the file carries no evidence for")
+#define ENGINE                                                                            \
+    COUNT("batch-size", "N", 1, 65536, "512", "micro-batch: tokens computed together",    \
+          .abbr = "-b"),                                                                  \
+    CHOICE("cache-type-k", "TYPE", "f32|bf16", NULL,                                      \
+           "type of cached keys; default bf16, with --exact f32", .abbr = "-ctk"),        \
+    CHOICE("cache-type-v", "TYPE", "f32|bf16", NULL,                                      \
+           "type of cached values; the same as that of the keys", .abbr = "-ctv"),        \
+    CHOICE("cpu", "LEVEL", "best|ref|avx2|avx512", "best",                                \
+           "highest kernel level to use"),                                                \
+    FLAG("exact", "compute with de-quantised f32 weights, f32 activations, f32 keys and " \
+                  "values")
+#define TEMPLATE                                                                          \
+    PATH("chat-template", NULL, "FILE", "file with a chat template to use instead of the model's")
+#define OFFLINE FLAG("offline", "taken for the sake of habit: zerope never uses the network here")
+#define SAMPLING                                                                          \
+    REAL("temp", "T", 0, 100, "0", "temperature; 0 takes the most likely token each time"), \
+    COUNT("top-k", "N", 0, 1e9, "0", "draw among the N most likely tokens; 0: all"),      \
+    REAL("top-p", "P", 0, 1, "1",                                                         \
+         "draw among the most likely tokens that together reach P; 1: all"),              \
+    REAL("min-p", "P", 0, 1, "0",                                                         \
+         "leave out tokens less likely than P times the most likely; 0: none"),           \
+    REAL("repeat-penalty", "X", 0.01, 100, "1",                                           \
+         "divide the logits of recent tokens by X; 1: off"),                              \
+    INT("seed", "N", -1, 9e18, "-1",                                                      \
+        "seed of the draws; -1: a new one each time, which is printed"),                  \
+    LIST("stop", "TEXT",                                                                  \
+         "end when TEXT appears (it is not shown); may be given several times")
+#define WINDOW_SEED \
+    INT("seed", "N", 0, 9e18, "0", "seed of the choice of windows", .flag_only = true)
+#define HEATMAP(h) PATH("heatmap", NULL, "FILE", h)
+#define BUDGET(h, ...) REAL("budget-kl", "X", 1e-9, 100, NULL, h, __VA_ARGS__)
+#define LOCAL                                                                             \
+    COUNT("local", "W", 1, MOST_TOKENS, NULL,                                             \
+          "heads may become local: they keep W recent positions and the 4 first ones")
+#define PLAN_SHAPE                                                                        \
+    FLAG("uniform", "close the same pairs in all layers, so that stock engines can run "  \
+                    "an export"),                                                         \
+    FLAG("uniform-slow", "as --uniform, and only the slowest pairs (transformers can "    \
+                         "express that too)"),                                            \
+    FLAG("layers", "prefer to close whole layers"),                                       \
+    FLAG("no-fold", "do not fold the mean rotation of a closed pair into the queries")
+
+/* ---- options and examples of each command ------------------------------------------------ */
+static const struct cli_option inspect_options[] = {
+    MODEL,
+    CTX("4096", "context length the memory plan is made for"),
+    COUNT("parallel", "N", 1, 65536, "1", "sequences at a time the memory plan is made for",
+          .abbr = "-np"),
+    FLAG("tensors", "also list every tensor"),
+    FLAG("cpu", "also show the processor and the kernels chosen for it", .flag_only = true),
+    HEATMAP("write a picture of the gates, layer x head by pair (.svg or .png)"),
+    PRE,
+};
+static const struct cli_example inspect_examples[] = {
+    { "zerope inspect model.gguf", "what the file is, and which layers still use positions" },
+    { "zerope inspect model.gguf -c 32k --json", "memory plan for 32,768 tokens, as JSON" },
+};
+
+static const struct cli_option tokenize_options[] = {
+    MODEL,
+    PROMPT("the text"),
+    INPUT("read the text from FILE (-: standard input, the default)"),
+    SPECIAL,
+    FLAG("bos", "begin with the BOS token where the model wants one", .flag_only = true),
+    FLAG("jsonl", "each input line is a JSON string, each output line its array of ids"),
+    FLAG("pieces", "one line a token: its id and its text"),
+    PRE,
+};
+static const struct cli_example tokenize_examples[] = {
+    { "zerope tokenize model.gguf -p 'Hello, world!'", "ids, separated by blanks" },
+    { "zerope tokenize model.gguf --jsonl <texts.jsonl >ids.jsonl", "many texts at once" },
+};
+
+static const struct cli_option detokenize_options[] = {
+    MODEL,
+    PROMPT("the ids, separated by blanks or commas, or a JSON array"),
+    INPUT("read the ids from FILE (-: standard input, the default)"),
+    FLAG("special", "show special tokens"),
+    FLAG("jsonl", "each input line is a JSON array of ids, each output line the text as a JSON "
+                  "string"),
+    PRE,
+};
+static const struct cli_example detokenize_examples[] = {
+    { "zerope detokenize model.gguf -p '19556 28 905 17'", "text of four ids" },
+    { "zerope tokenize model.gguf -f a.txt | zerope detokenize model.gguf", "there and back" },
+};
+
+static const struct cli_option template_options[] = {
+    MODEL,
+    PATH("input", "-f", "FILE.json",
+         "{\"messages\": [...], \"tools\": ...} or a bare array of messages (-: standard input)",
+         .word = 2, .required = true, .flag_only = true),
+    TEMPLATE,
+    TEXT("bos", "TEXT", "text of bos_token instead of the model's", .flag_only = true),
+    TEXT("eos", "TEXT", "text of eos_token instead of the model's", .flag_only = true),
+    FLAG("no-generation-prompt", "do not add the head of the answer at the end"),
+};
+static const struct cli_example template_examples[] = {
+    { "zerope template model.gguf chat.json", "the prompt the model will see" },
+    { "echo '[{\"role\":\"user\",\"content\":\"Hi\"}]' | zerope template model.gguf -",
+      "from a pipe" },
+};
+
+static const struct cli_option logits_options[] = {
+    MODEL,
+    PROMPT("the text"),
+    INPUT("read the text from FILE (-: standard input, the default)"),
+    TEXT("ids", "IDS", "use these token ids instead of a text; nothing is added to them",
+         .flag_only = true),
+    SPECIAL,
+    FLAG("no-bos", "do not begin with BOS even if the model wants one"),
+    COUNT("top", "K", 1, 1e7, "10", "how many of the most likely tokens to list"),
+    PREDICT("0", "length of the greedy continuation"),
+    CTX(NULL, "context length; default: as long as needed"),
+    ENGINE,
+    PRE,
+};
+static const struct cli_example logits_examples[] = {
+    { "zerope logits model.gguf -p 'The capital of France is'", "the ten most likely next tokens" },
+    { "zerope logits model.gguf -f text.txt --exact -n 32 --json",
+      "f32 path, with 32 greedy tokens" },
+};
+
+static const struct cli_option run_options[] = {
+    MODEL,
+    PROMPT("the prompt"),
+    INPUT("read the prompt from FILE (-: standard input, the default)"),
+    PREDICT("-1", "tokens to generate; -1: until the context is full"),
+    CTX(NULL, "context length; default: the model's, at most 4096"),
+    FLAG("chat", "put the prompt into the chat template as a user message"),
+    TEXT("system", "TEXT", "with --chat: the system message"),
+    SAMPLING,
+    FLAG("ignore-eos", "go on after an end token"),
+    SPECIAL,
+    MODE,
+    ENGINE,
+    TEMPLATE,
+    PRE,
+    OFFLINE,
+};
+static const struct cli_example run_examples[] = {
+    { "zerope run model.gguf -p 'Once upon a time' -n 64", "raw completion" },
+    { "zerope run model.gguf --chat -p 'Name three rivers.' --temp 0.7",
+      "one answer of a chat model" },
+    { "zerope run model.gguf -f report.txt -n 200 --json >out.json",
+      "text, ids and timings as JSON" },
+};
+
+static const struct cli_option chat_options[] = {
+    MODEL,
+    TEXT("system", "TEXT", "system message"),
+    PREDICT("-1", "tokens of an answer at most; -1: until the context is full"),
+    CTX(NULL, "context length; default: the model's, at most 4096"),
+    SAMPLING,
+    MODE,
+    ENGINE,
+    TEMPLATE,
+    PRE,
+    OFFLINE,
+};
+static const struct cli_example chat_examples[] = {
+    { "zerope chat model.gguf", "type a line, read the answer; /exit ends" },
+    { "zerope chat model.gguf --system 'Answer in one sentence.' --temp 0.7",
+      "with a system message" },
+};
+
+static const struct cli_option ppl_options[] = {
+    MODEL,
+    DOCUMENTS("text file, or folder of documents"),
+    CTX("1024", "length of a window"),
+    PATH("base", NULL, "MODEL",
+         "also compare with this model: KL(base || model) and top-1 agreement", .flag_only = true),
+    COUNT("windows", "N", 1, 1e9, NULL, "use at most N windows; default: all", .flag_only = true),
+    FLAG("contiguous", "one text: windows follow each other across documents, as "
+                       "llama-perplexity does"),
+    MODE,
+    ENGINE,
+    PRE,
+};
+static const struct cli_example ppl_examples[] = {
+    { "zerope ppl model.gguf -f text.txt -c 1024", "perplexity, by position" },
+    { "zerope ppl small.gguf --base model.gguf -f text.txt --json", "what a change costs" },
+};
+
+static const struct cli_option scan_options[] = {
+    MODEL,
+    DOCUMENTS("text file, or folder of documents (a part of it is held out)"),
+    OUTPUT("SCAN.json", "where the scan is written"),
+    CTX("2048", "length the plan is to serve"),
+    COUNT("windows", "N", 1, 4096, "8", "windows for the local errors", .flag_only = true),
+    COUNT("windows-kl", "N", 1, 4096, "2", "windows for the exact one-at-a-time KL"),
+    LOCAL,
+    HEATMAP("write a picture of the gates' importance (.svg or .png)"),
+    WINDOW_SEED,
+};
+static const struct cli_example scan_examples[] = {
+    { "zerope scan model.gguf -f docs/ -c 1024 -o scan.json --heatmap scan.svg",
+      "importance of each gate" },
+};
+
+static const struct cli_option plan_options[] = {
+    PATH("scan", NULL, "SCAN.json", "the scan the plan is made from", .word = 1, .required = true,
+         .flag_only = true),
+    BUDGET("mean KL the plan may cost, as an upper bound", .required = true),
+    OUTPUT("PLAN.json", "where the plan is written"),
+    PLAN_SHAPE,
+    LOCAL,
+    PATH("model", "-m", "MODEL", "the model; default: the one named in the scan",
+         .flag_only = true),
+    PATH("file", "-f", "TEXT", "the text; default: the one named in the scan",
+         .flag_only = true),
+    HEATMAP("write a picture of the gates that close (.svg or .png)"),
+};
+static const struct cli_example plan_examples[] = {
+    { "zerope plan scan.json --budget-kl 0.02 -o plan.json",
+      "which gates close, and in which order" },
+};
+
+static const struct cli_option evaporate_options[] = {
+    MODEL,
+    DOCUMENTS("text file, or folder of documents (a part of it is held out for the check)"),
+    OUTPUT("OUT.gguf", "where the new model is written"),
+    BUDGET("mean KL the result may cost, measured on held-out text (or give --close-all)",
+           .required = false),
+    CTX("2048", "length the result is to serve; the promise holds up to it"),
+    PLAN_SHAPE,
+    LOCAL,
+    PATH("scan", NULL, "SCAN.json", "reuse this scan", .flag_only = true),
+    PATH("plan", NULL, "PLAN.json", "reuse this plan", .flag_only = true),
+    PATH("save-scan", NULL, "FILE", "keep the scan here"),
+    PATH("save-plan", NULL, "FILE", "keep the plan here"),
+    COUNT("windows", "N", 1, 4096, "32", "held-out windows for the measured check",
+          .flag_only = true),
+    FLAG("close-all", "close everything whatever it costs (for training later); the file says so"),
+    WINDOW_SEED,
+};
+static const struct cli_example evaporate_examples[] = {
+    { "zerope evaporate model.gguf -f docs/ --budget-kl 0.02 -c 1024 -o new.gguf",
+      "close what fits the budget at 1024 tokens" },
+    { "zerope evaporate model.gguf -f docs/ --budget-kl 0.02 --uniform -o new.gguf",
+      "so that llama.cpp can run an export" },
+};
+
+static const struct cli_option verify_options[] = {
+    MODEL,
+    PATH("base", NULL, "ORIGINAL", "the model it was made from", .required = true,
+         .flag_only = true),
+    DOCUMENTS("text file, or folder of documents"),
+    CTX(NULL, "length to verify; default: the length the file claims"),
+    BUDGET("limit of the mean KL; default: the file's own", .required = false),
+    FLAG("quick", "fewer windows; the result says so"),
+    PATH("report", NULL, "OUT.html", "write the evidence as one HTML page"),
+    FLAG("no-write", "do not write the evidence into MODEL"),
+};
+static const struct cli_example verify_examples[] = {
+    { "zerope verify new.gguf --base model.gguf -f docs/ --report verify.html",
+      "every check, with its limit" },
+};
+
+static const struct cli_option export_options[] = {
+    MODEL,
+    CHOICE("to", "FORM", "hf|stock-gguf|gguf", NULL,
+           "hf: a folder for transformers and vLLM; stock-gguf: a file for llama.cpp; gguf: our "
+           "own",
+           .required = true),
+    OUTPUT("OUT", "file or folder to write"),
+};
+static const struct cli_example export_examples[] = {
+    { "zerope export new.gguf --to stock-gguf -o stock.gguf", "for llama.cpp, unchanged" },
+};
+
+static const struct cli_option quantize_options[] = {
+    PATH("in", NULL, "IN", "model to read", .word = 1, .required = true, .flag_only = true),
+    PATH("out", NULL, "OUT", "GGUF file to write", .word = 2, .required = true, .flag_only = true),
+    CHOICE("type", "T", "F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", NULL,
+           "type of the weight matrices", .required = true),
+};
+static const struct cli_example quantize_examples[] = {
+    { "zerope quantize model.gguf small.gguf --type Q4_K", "4-bit blocks of 256 weights" },
+};
+
+static const struct cli_option doctor_options[] = {
+    FLAG("quick", "no measurement longer than about a second"),
+};
+static const struct cli_example doctor_examples[] = {
+    { "zerope doctor", "processor, memory bandwidth, kernels and their self-test" },
+};
+
+static const struct cli_option version_options[] = {
+    FLAG("features", "compiler, libraries, kernel levels, optional parts"),
+};
+static const struct cli_example version_examples[] = {
+    { "zerope version --features", "what this build can do" },
+};
+
+static const struct cli_option completion_options[] = {
+    CHOICE("shell", "SHELL", "bash|zsh|fish", NULL, "which shell", .word = 1, .required = true,
+           .flag_only = true),
+};
+static const struct cli_example completion_examples[] = {
+    { "source <(zerope completion bash)", "in ~/.bashrc" },
+    { "zerope completion fish >~/.config/fish/completions/zerope.fish", "for fish" },
+};
+
+static const struct cli_example config_examples[] = {
+    { "zerope config print", "every option of every command, and where its value comes from" },
+    { "zerope config print run --temp 0.7 --config zerope.json", "what this run would use" },
+};
+
+static const struct cli_option help_options[] = {
+    TEXT("command", "COMMAND", "the command to explain", .word = 1, .flag_only = true),
+    FLAG("man", "print the manual page (roff)", .flag_only = true),
+    FLAG("markdown", "print docs/COMMANDS.md", .flag_only = true),
+};
+static const struct cli_example help_examples[] = {
+    { "zerope help evaporate", "the same as zerope evaporate --help" },
+    { "zerope help --man | man -l -", "the manual page" },
+};
+
+const struct cli_option cli_common_options[] = {
+    FLAG("help", "show this help", .abbr = "-h", .flag_only = true),
+    FLAG("json", "print one JSON document on standard output and nothing else there"),
+    COUNT("threads", "N", 0, 1024, "0", "threads to compute with; 0: the processors available",
+          .abbr = "-t"),
+    FLAG("quiet", "no progress, notes or timings on stderr", .abbr = "-q"),
+    FLAG("verbose", "more notes on stderr", .abbr = "-v"),
+    PATH("config", NULL, "FILE", "JSON file with option values"),
+};
+const size_t cli_n_common_options = CLI_COUNT(cli_common_options);
+
+/* ---- the commands ------------------------------------------------------------------------ */
+#define OPTIONS(x) .options = x##_options, .n_options = CLI_COUNT(x##_options)
+#define EXAMPLES(x) .examples = x##_examples, .n_examples = CLI_COUNT(x##_examples)
+#define COMMAND(x, ...) { .name = #x, EXAMPLES(x), .run = cmd_##x, .summary = __VA_ARGS__ }
+
+const struct cli_command cli_commands[] = {
+    COMMAND(inspect, "show what a model file is and which layers use positions", OPTIONS(inspect),
+            .about = "Shows metadata, the position table (one row a layer: kind, open pairs), the "
+                     "tokenizer, and the memory that a context of the given length takes.",
+            .fields = "arch n_layer position[] memory{}"),
+    COMMAND(tokenize, "turn text into token ids", OPTIONS(tokenize),
+            .about = "Special tokens in the text are plain text unless --special is given. Invalid "
+                     "UTF-8 is an error.",
+            .fields = "ids"),
+    COMMAND(detokenize, "turn token ids into text", OPTIONS(detokenize), .fields = "text"),
+    COMMAND(template, "render the chat template", OPTIONS(template),
+            .about = "Prints the text that the messages become. The keys of the input are handed "
+                     "to the template as they are.",
+            .fields = "text ids"),
+    COMMAND(logits, "log-probabilities after a prompt, greedy continuation, NLL", OPTIONS(logits),
+            .about = "Begins with BOS where the model wants one.",
+            .fields = "n_tokens nll_mean top[{id,logprob}] greedy[]"),
+    COMMAND(run, "generate text from a prompt", OPTIONS(run),
+            .about = "Raw completion: the prompt is continued as it stands, after BOS where the "
+                     "model wants one; with --chat it is put into the model's chat template first. "
+                     "The text goes to standard output as it comes, timings to stderr.\n\n"
+                     "Without --temp the most likely token is taken each time, so the same command "
+                     "gives the same text.",
+            .fields = "text ids reason n_prompt timings{}"),
+    COMMAND(chat, "talk to a chat model", OPTIONS(chat),
+            .about = "Reads one message a line from standard input. /reset forgets the "
+                     "conversation, /exit or the end of the input ends. What earlier turns "
+                     "computed is reused.",
+            .fields = "messages[] timings{}"),
+    COMMAND(ppl, "perplexity, and the distance to another model", OPTIONS(ppl),
+            .about = "Cuts the text into windows and scores the second half of each.",
+            .fields = "tokens nll ppl buckets[] kl_mean kl_p99 top1_agree"),
+    COMMAND(scan, "measure how much each gate matters", OPTIONS(scan),
+            .about = "A gate is one rotated pair of one KV head of one layer (of a distance bias: "
+                     "one head of one layer). The scan holds at the length it was made for.",
+            .fields = "gates[]"),
+    COMMAND(plan, "choose which gates close within a budget", OPTIONS(plan),
+            .fields = "closed total order[]"),
+    COMMAND(evaporate, "take positions out of a model, within a promised budget",
+            OPTIONS(evaporate),
+            .about = "Scans, plans, closes and measures on held-out text, without training. The "
+                     "result never costs more than the budget at the length given with -c; it is "
+                     "written with architecture zerope-<arch>, which other engines refuse instead "
+                     "of running it wrongly (see export).",
+            .fields = "ctx budget_kl closed total kl_mean kl_hi kl_last200 ppl_before ppl_after "
+                      "heads_none heads_local layers_none kv_bytes_per_token file"),
+    COMMAND(verify, "prove that nothing else broke", OPTIONS(verify),
+            .about = "Runs every check against the original and writes the evidence into the model "
+                     "file. Exit code 5 when a check fails.",
+            .fields = "checks[{name,value,limit,status}] status"),
+    COMMAND(export, "write files that other engines run unchanged", OPTIONS(export),
+            .fields = "files[] expected_engines[]"),
+    COMMAND(quantize, "change the type of the weights", OPTIONS(quantize), .fields = "types{}"),
+    COMMAND(doctor, "check this machine", OPTIONS(doctor),
+            .fields = "cpu kernels memory self_test"),
+    COMMAND(version, "version and features", OPTIONS(version), .fields = "version"),
+    COMMAND(completion, "print the completions for a shell", OPTIONS(completion),
+            .fields = "shell script"),
+    COMMAND(config, "show each option's value and where it comes from", .raw = true,
+            .about = "A value is taken from the first source that has one: flag, environment "
+                     "(ZEROPE_CTX_SIZE for --ctx-size), config file, default.",
+            .fields = "options[{command,option,value,origin}]"),
+    COMMAND(help, "explain a command", OPTIONS(help), .fields = "commands[]"),
+};
+const size_t cli_n_commands = CLI_COUNT(cli_commands);
+
+const struct cli_command *cli_find_command(const char *name)
+{
+    for (size_t i = 0; i < cli_n_commands; i++) {
+        if (strcmp(cli_commands[i].name, name) == 0)
+            return &cli_commands[i];
+    }
+    return NULL;
+}
