@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# test_install: what `cmake --install` lays down is complete, and programs build against it alone.
+# Usage: test_install.sh BUILD-FOLDER COMPILER
+set -euo pipefail
+build=$1 compiler=$2
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+cmake --install "$build" --prefix "$tree" >"$tree/log" || { cat "$tree/log"; exit 1; }
+
+for file in bin/zerope include/zerope/zerope.h include/zerope/status.h share/man/man1/zerope.1 \
+  share/bash-completion/completions/zerope share/zsh/site-functions/_zerope \
+  share/fish/vendor_completions.d/zerope.fish; do
+  [ -s "$tree/$file" ] || { echo "not installed, or empty: $file"; exit 1; }
+done
+"$tree/bin/zerope" version
+bash -n "$tree/share/bash-completion/completions/zerope"
+head -1 "$tree/share/man/man1/zerope.1" | grep -q '^\.TH'
+
+pc=$(dirname "$(find "$tree" -name zerope.pc)")
+# The prefix is the place of the .pc file: the tree may be anywhere.
+query() { PKG_CONFIG_PATH=$pc pkg-config --define-variable=prefix="$tree" "$@" zerope; }
+cat >"$tree/probe.c" <<'C'
+#include <stdio.h>
+#include <string.h>
+#include <zerope/eval.h>
+#include <zerope/evap.h>
+#include <zerope/report.h>
+#include <zerope/zerope.h>
+int main(void)
+{
+    zp_model *model = NULL;
+    zp_err err = { 0 };
+    zp_status status = zp_model_open(&model, "/nowhere/at/all.gguf", NULL, &err);
+    printf("%s %s: %s\n", zp_version(), zp_status_name(status), err.message);
+    return status == ZP_OK || strstr(err.message, "/nowhere/at/all.gguf") == NULL;
+}
+C
+library=$(query --variable=libdir)
+"$compiler" -std=c17 -Wall -Wextra -Werror "$tree/probe.c" $(query --cflags) $(query --libs) \
+  -o "$tree/shared"
+LD_LIBRARY_PATH=$library "$tree/shared"
+LD_LIBRARY_PATH=$library ldd "$tree/shared" | grep -q "$library/libzerope.so.0"
+"$compiler" -std=c17 "$tree/probe.c" $(query --cflags) "$library/libzerope.a" \
+  $(query --static --libs | sed 's/-lzerope//') -o "$tree/static"
+"$tree/static"
+
+# The shared library exports the public names and nothing else.
+stray=$(nm -D --defined-only "$library/libzerope.so" | awk '{print $3}' | grep -v '^zp_' || true)
+[ -z "$stray" ] || { echo "exported beside zp_*:"; echo "$stray"; exit 1; }
