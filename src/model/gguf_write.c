@@ -319,6 +319,20 @@ void gguf_edit_free(struct gguf_edit *e)
     *e = (struct gguf_edit){.alignment = GGUF_DEFAULT_ALIGNMENT};
 }
 
+zp_status gguf_edit_view(const struct gguf_edit *e, struct gguf *view, zp_err *err)
+{
+    *view = (struct gguf){.arch = "", .kvs = e->kvs, .n_kv = e->n_kv, .arena.tag = MEM_META};
+    zp_status status = gguf_build_indexes(view, err);
+    if (status != ZP_OK) gguf_edit_view_free(view);
+    return status;
+}
+
+void gguf_edit_view_free(struct gguf *view)
+{
+    view->kvs = NULL; /* the edit's */
+    gguf_close(view);
+}
+
 zp_status gguf_from_edit(struct gguf *g, struct gguf_edit *e, zp_err *err)
 {
     ZP_ALLOC(g->tensors, MEM_META, e->n_tensors, err, "the tensor table");

@@ -69,6 +69,9 @@ zp_status gguf_edit_set_tensor_f32(struct gguf_edit *e, const char *name, uint32
 struct gguf_edit_tensor *gguf_edit_find_tensor(struct gguf_edit *e, const char *name); /* or NULL */
 bool gguf_edit_remove_tensor(struct gguf_edit *e, const char *name);
 
+/* A struct gguf that shows e's keys (no tensors), for gguf_get_*; valid until e changes. */
+zp_status gguf_edit_view(const struct gguf_edit *e, struct gguf *view, zp_err *err);
+void gguf_edit_view_free(struct gguf *view);
 /* Moves everything of e into g, which must be empty but for path, folder and blocks; e is empty
  * afterwards. Tensors must have data. Call gguf_build_indexes next. On failure both are unchanged. */
 zp_status gguf_from_edit(struct gguf *g, struct gguf_edit *e, zp_err *err);

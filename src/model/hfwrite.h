@@ -1,0 +1,31 @@
+/* hfwrite.h: a Hugging Face folder from GGUF keys and float tensors: the reverse of hf_open. */
+#ifndef MODEL_HFWRITE_H
+#define MODEL_HFWRITE_H
+
+#include "model/gguf_write.h"
+
+/* A file to place in the folder beside config.json and the weights (tokenizer.json, ...). */
+struct hf_file {
+    const char *name;      /* without '/' */
+    const char *copy_from; /* a path; or NULL and */
+    const void *data;      /* size bytes */
+    size_t size;
+};
+
+struct hf_write_options {
+    uint64_t max_shard_bytes; /* 0: one model.safetensors */
+    const struct hf_file *files;
+    uint32_t n_files;
+};
+
+/* e: architecture llama, qwen2, qwen3, gemma3, smollm3 or granite, rows in GGUF's order, every
+ * tensor F32, F16 or BF16. options may be NULL. What the folder's format cannot say is an error:
+ * zerope.position.* and zerope.attention.* keys, rope patterns outside smollm3, quantised tensors,
+ * unknown tensors. rope_freqs.weight becomes llama3 scaling where that gives the same divisors: all
+ * pairs closed (>= 1e29) or a real llama3 scaling. Rotation is written in the old spelling
+ * (rope_theta, rope_scaling), which transformers 4 and 5 both read. Each file is written atomically,
+ * config.json last; the folder is made if needed. */
+zp_status hf_write(const char *folder, struct gguf_edit *e, const struct hf_write_options *options,
+                   zp_err *err);
+
+#endif
