@@ -1,0 +1,13 @@
+# A config file with a mistake is refused, with its name and place.
+try() { printf '%s' "$1" >c.json; zerope config print run --config c.json 2>err; echo "$? $(head -1 err)"; }
+try '{"tread": 2}'
+try '{"run": {"temp": "hot"}}'
+try '{"run": {"windows": 3}}'
+try '{"threads": '
+try '[1]'
+try '{"threads": {}}'
+try '{"threads": [1, 2]}'
+try '{"threads": 1, "threads": 2}'
+zerope config print run --config missing.json 2>err; echo "$? $(head -1 err)"
+zerope config print run --config . 2>err; echo "$? $(head -1 err)"
+ZEROPE_TEMP=hot zerope config print run 2>err; echo "$? $(head -1 err)"
