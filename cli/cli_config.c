@@ -62,6 +62,8 @@ static zp_status check_keys(struct cli *c, const char *path, const struct cli_co
         bool known = cmd != NULL ? command_has(cmd, key) : option_exists(key);
         if (inner != NULL && json_is_object(value))
             CLI_TRY(check_keys(c, path, inner, value));
+        else if (!known && cmd != NULL && option_exists(key))
+            return cli_usage(c, "%s: \"%s\": '%s' has no such option", path, key, cmd->name);
         else if (!known)
             return unknown_key(c, path, key);
         else if (json_is_object(value) || json_is_null(value))
@@ -207,12 +209,12 @@ static void print_rows(const json_t *rows)
 {
     size_t i;
     json_t *row;
-    printf("%-11s %-18s %-11s %s\n", "COMMAND", "OPTION", "ORIGIN", "VALUE");
+    printf("%-11s %-22s %-12s %s\n", "COMMAND", "OPTION", "ORIGIN", "VALUE");
     json_array_foreach((json_t *)rows, i, row)
     {
         struct text cell = { 0 };
         view_text_cell(&cell, "", json_object_get(row, "value"));
-        printf("%-11s %-18s %-11s %s\n", json_string_value(json_object_get(row, "command")),
+        printf("%-11s %-22s %-12s %s\n", json_string_value(json_object_get(row, "command")),
                json_string_value(json_object_get(row, "option")),
                json_string_value(json_object_get(row, "origin")), cell.data ? cell.data : "");
         text_free(&cell);

@@ -182,8 +182,11 @@ static zp_status unknown_option(struct cli *c, const char *word)
     char name[64];
     snprintf(name, sizeof name, "%s", word + strspn(word, "-"));
     name[strcspn(name, "=")] = '\0';
-    for (size_t i = 0; i < c->n_options; i++)
+    for (size_t i = 0; i < c->n_options; i++) {
         names[i] = c->options[i]->name;
+        if (strcmp(names[i], name) == 0)  /* -temp */
+            return cli_usage(c, "unknown option %s; did you mean --%s?", word, name);
+    }
     for (size_t i = 0; i < cli_n_commands; i++) {
         for (size_t k = 0; k < cli_commands[i].n_options; k++) {
             if (strcmp(cli_commands[i].options[k].name, name) == 0)
@@ -192,7 +195,7 @@ static zp_status unknown_option(struct cli *c, const char *word)
         }
     }
     const char *near = cli_near_miss(name, names, c->n_options);
-    if (near != NULL && strcmp(near, name) != 0)
+    if (near != NULL)
         return cli_usage(c, "unknown option %s; did you mean --%s?", word, near);
     return cli_usage(c, "unknown option %s", word);
 }
