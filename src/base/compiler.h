@@ -13,6 +13,18 @@
 #define ZP_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define ZP_CACHE_LINE 64
 
+/* 1 where the address sanitizer watches: pools and arenas then give every block its own home. */
+#if defined(__SANITIZE_ADDRESS__)
+#define ZP_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ZP_ASAN 1
+#endif
+#endif
+#ifndef ZP_ASAN
+#define ZP_ASAN 0
+#endif
+
 #if defined(__x86_64__)
 #define ZP_X86 1
 #else

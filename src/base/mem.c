@@ -80,9 +80,9 @@ void *mem_alloc(enum mem_tag tag, size_t size)
 {
     assert((unsigned)tag < MEM_TAG_COUNT);
     if (injected() || size > SIZE_MAX / 2) return NULL;
-    size_t total = (HEADER_BYTES + size + HEADER_BYTES - 1) / HEADER_BYTES * HEADER_BYTES;
-    struct header *h = aligned_alloc(HEADER_BYTES, total);
-    if (h == NULL) return NULL;
+    void *block; /* of the exact size, so that a sanitizer sees the first byte beyond */
+    if (posix_memalign(&block, HEADER_BYTES, HEADER_BYTES + size) != 0) return NULL;
+    struct header *h = block;
     *h = (struct header){ .magic = HEADER_MAGIC, .size = size, .tag = tag };
     count_taken(tag, size);
     return (uint8_t *)h + HEADER_BYTES;
@@ -206,7 +206,7 @@ void *arena_alloc(struct arena *a, size_t size)
     size = (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     struct arena_chunk *chunk = a->head;
     if (chunk == NULL || chunk->size - chunk->used < size) {
-        size_t room = size > ARENA_CHUNK / 2 ? size : ARENA_CHUNK;
+        size_t room = ZP_ASAN || size > ARENA_CHUNK / 2 ? size : ARENA_CHUNK;
         chunk = mem_zalloc(a->tag, sizeof *chunk + room);
         if (chunk == NULL) return NULL;
         chunk->size = room;
