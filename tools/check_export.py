@@ -9,12 +9,12 @@ static libraries; peer_logits.c is compiled against it on first use into bin/pee
 
 --reference   what zerope itself runs: `zerope logits MODEL --ids ... --exact --top 20 --json`
 --expected    instead of --zerope and --reference: {prompt name: that command's JSON}
---prompts     tests/data/logits.json with --model-key smollm2|gemma3 (key f32 and the like unused), a
+--prompts     tests/data/logits.json with --model-key smollm2|gemma3 (only name and ids are used), a
               case of tests/data/arch, or any [{name, ids}]; --first N cuts each prompt
 --hf          folder that transformers loads in f32, eager attention
 --gguf        file that llama.cpp loads; compared after `llama-quantize F32` (otherwise its int8 or
-              f16 activations would be what is measured), f32 KV, flash attention off; the file as it
-              is runs too, against the loose limits
+              f16 activations would be what is measured), f32 KV, flash attention off; the file as
+              it is runs too, against the loose limits
 --refused     file with architecture zerope-*: llama.cpp and transformers must both refuse it
 
 Compared per prompt and engine, on the last position: KL of the top 20 plus one bucket for the rest,

@@ -36,6 +36,7 @@ from safetensors.torch import save_file
 
 import arch_case as ac
 import arch_gguf_cases
+import arch_zerope_cases
 import ref_forward as rf
 from arch_case import (
     GEMMA,
@@ -435,6 +436,7 @@ def main():
         make_gemma_folder,
         make_phi3_folder,
         *arch_gguf_cases.MAKERS,
+        *arch_zerope_cases.MAKERS,
     ):
         make()
 
