@@ -10,8 +10,7 @@ enum {
     R = PACK_ROWS,
     MAX_TOK = 6,
     MAX_GROUPS = 4,
-    K_SLICE = 1024, /* 64 rows x 1024 x 4 bytes = 256 KiB */
-    AHEAD = 2048    /* bytes of prefetch in one row group's stream */
+    K_SLICE = 1024 /* 64 rows x 1024 x 4 bytes = 256 KiB */
 };
 
 struct tile {
@@ -23,6 +22,7 @@ struct tile {
     size_t y_step;
     __mmask16 last_rows; /* rows of the last group that exist */
     bool first;          /* the slice is the first one: chains start at zero */
+    bool fetch_next;     /* prefetch the next panel of rows into L2 */
 };
 
 ZP_INLINE __m512 load_weights(const uint8_t *w, size_t k, enum kern_form form)
@@ -48,15 +48,16 @@ ZP_INLINE void multiply(const struct tile *t, enum kern_form form, int n_groups,
                                                          t->y + (size_t)i * t->y_step + g * R);
     const uint8_t *w = t->w;
     const float *x = t->x;
+    size_t k_bytes = R * (form == KERN_F32 ? 4 : 2);
     size_t w_step = t->w_step, x_step = t->x_step, n_k = t->n_k;
     for (size_t k = 0; k < n_k; k++) {
         __m512 wk[MAX_GROUPS];
         for (int g = 0; g < n_groups; g++) {
             const uint8_t *from = w + (size_t)g * w_step;
             wk[g] = load_weights(from, k, form);
-            if (n_tok <= 2)
-                _mm_prefetch((const char *)from + k * R * (form == KERN_F32 ? 4 : 2) + AHEAD,
-                             _MM_HINT_T0);
+            if (t->fetch_next)
+                _mm_prefetch((const char *)from + (size_t)n_groups * w_step + k * k_bytes,
+                             _MM_HINT_T1);
         }
         for (int i = 0; i < n_tok; i++) {
             __m512 xk = _mm512_set1_ps(x[(size_t)i * x_step + k]);
@@ -115,6 +116,7 @@ ZP_INLINE void multiply_panel(const struct job *j, enum kern_form form, size_t r
             size_t n = j->n_tok - i < MAX_TOK ? j->n_tok - i : MAX_TOK;
             t.x = j->x->f32 + i * j->x->f32_stride + k;
             t.y = j->y + i * j->y_stride + row;
+            t.fetch_next = i == 0;
             multiply_tile(&t, form, n_groups, (int)n);
         }
     }
