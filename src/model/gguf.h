@@ -74,8 +74,8 @@ uint64_t gguf_tensor_row_bytes(const struct gguf_tensor *t); /* bytes / rows */
 char *gguf_tensor_shape(const struct gguf_tensor *t, char *out, size_t size);
 
 /* ---- building blocks shared with gguf_write.c and hfconfig.c */
-/* Checks name, type, dims and sizes of *t (G1, G3); sets unused ne to 1, and bytes. where: the file,
- * for messages. */
+/* Checks name, type, dims and sizes of *t (G1, G3); sets bytes, and unused ne to 1. where: the
+ * file, for messages. */
 zp_status gguf_tensor_check(struct gguf_tensor *t, const char *where, zp_err *err);
 /* Rebuilds both indexes over g->kvs and g->tensors, sets g->arch; duplicate names are errors. */
 zp_status gguf_build_indexes(struct gguf *g, zp_err *err);

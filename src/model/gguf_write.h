@@ -73,7 +73,7 @@ bool gguf_edit_remove_tensor(struct gguf_edit *e, const char *name);
 zp_status gguf_edit_view(const struct gguf_edit *e, struct gguf *view, zp_err *err);
 void gguf_edit_view_free(struct gguf *view);
 /* Moves everything of e into g, which must be empty but for path, folder and blocks; e is empty
- * afterwards. Tensors must have data. Call gguf_build_indexes next. On failure both are unchanged. */
+ * afterwards. Tensors must have data. Call gguf_build_indexes next. A failure changes neither. */
 zp_status gguf_from_edit(struct gguf *g, struct gguf_edit *e, zp_err *err);
 
 /* Size of the file gguf_edit_write would write. */

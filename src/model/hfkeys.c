@@ -189,7 +189,7 @@ static zp_status put_shape(const json_t *root, const char *where, struct gguf_ed
     double eps = 1e-6; /* the default of every family here */
     bool found;
     ZP_TRY(json_read_number(root, "rms_norm_eps", where, &eps, &found, err));
-    ZP_FAIL_IF(!(eps > 0 && eps < 1), err, ZP_BAD_FILE,
+    ZP_FAIL_IF(!((float)eps > 0 && (float)eps < 1), err, ZP_BAD_FILE,
                "%s: rms_norm_eps is %g, expected a small number above 0", where, eps);
     ZP_TRY(gguf_edit_set_u32(e, "%.block_count", c->n_layer, err));
     ZP_TRY(gguf_edit_set_u32(e, "%.context_length", c->n_ctx, err));
@@ -355,7 +355,8 @@ static zp_status put_number(const json_t *root, const char *where, const char *m
     double value = 1.0; /* granite's default for each */
     bool found;
     ZP_TRY(json_read_number(root, member, where, &value, &found, err));
-    ZP_FAIL_IF((float)value == 0.0f, err, ZP_BAD_FILE, "%s: %s is 0", where, member);
+    ZP_FAIL_IF((float)value == 0.0f || !isfinite((float)value), err, ZP_BAD_FILE,
+               "%s: %s is %g, expected neither 0 nor beyond f32", where, member, value);
     return gguf_edit_set_f32(e, key, (float)value, err);
 }
 
@@ -372,8 +373,8 @@ static zp_status read_scales(const json_t *root, const char *where, const struct
     double scalar = 256.0; /* gemma3's default */
     bool found;
     ZP_TRY(json_read_number(root, "query_pre_attn_scalar", where, &scalar, &found, err));
-    ZP_FAIL_IF(!(scalar > 0), err, ZP_BAD_FILE, "%s: query_pre_attn_scalar is %g, expected above 0",
-               where, scalar);
+    ZP_FAIL_IF(!(scalar >= 1 && scalar <= 1e9), err, ZP_BAD_FILE,
+               "%s: query_pre_attn_scalar is %g, expected 1 or more", where, scalar);
     if (scalar == (double)c->d_head) return ZP_OK;
     return gguf_edit_set_f32(e, "%.attention.scale", (float)(1.0 / sqrt(scalar)), err);
 }

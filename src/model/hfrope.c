@@ -20,6 +20,9 @@ struct rope {
 enum { IN_PARAMETERS = 1, IN_SCALING = 2, IN_ROOT = 4 };
 static const char *const place_names[3] = {"rope_parameters", "rope_scaling", "the root"};
 
+/* Keys are f32: what is tested is what will be stored. */
+static bool is_positive(double value) { return (float)value > 0.0f && isfinite((float)value); }
+
 static bool same(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
 /* Looks in the places of the mask; *found = false when in none. */
@@ -52,8 +55,8 @@ static zp_status need(const struct rope *r, const char *key, double *out, zp_err
     ZP_TRY(get(r, key, IN_PARAMETERS | IN_SCALING, out, &found, err));
     ZP_FAIL_IF(!found, err, ZP_BAD_FILE, "%s: rope type %s needs %s, which is missing", r->where,
                r->type, key);
-    ZP_FAIL_IF(!(*out > 0), err, ZP_BAD_FILE, "%s: %s is %g, expected above 0", r->where, key,
-               *out);
+    ZP_FAIL_IF(!is_positive(*out), err, ZP_BAD_FILE, "%s: %s is %g, expected above 0", r->where,
+               key, *out);
     return ZP_OK;
 }
 
@@ -117,7 +120,7 @@ static zp_status put_theta(const struct rope *r, double theta, bool found, doubl
     ZP_FAIL_IF(!found && fallback == 0, err, ZP_BAD_FILE,
                "%s: %s is missing, both at the root and in rope_parameters", r->where, member);
     if (!found) theta = fallback;
-    ZP_FAIL_IF(!(theta > 1.0 && theta < 1e30), err, ZP_BAD_FILE,
+    ZP_FAIL_IF(!((float)theta > 1.0f && theta < 1e30), err, ZP_BAD_FILE,
                "%s: %s is %g, expected a number above 1", r->where, member, theta);
     return gguf_edit_set_f32(e, key, (float)theta, err);
 }
@@ -197,11 +200,11 @@ static zp_status put_magnitude(const struct rope *r, double factor, struct gguf_
     ZP_TRY(get(r, "mscale_all_dim", IN_PARAMETERS | IN_SCALING, &down, &ignored, err));
     if (!found && up != 0 && down != 0)
         given = yarn_magnitude(factor, up) / yarn_magnitude(factor, down);
-    ZP_FAIL_IF(!(given > 0), err, ZP_BAD_FILE, "%s: attention_factor is %g, expected above 0",
-               r->where, given);
     double built_in = 1.0 + 0.1 * log(factor);
     ZP_FAIL_IF(!(built_in > 0), err, ZP_UNSUPPORTED, "%s: yarn with the factor %g", r->where,
                factor);
+    ZP_FAIL_IF(!is_positive(given / built_in), err, ZP_BAD_FILE,
+               "%s: attention_factor is %g, expected above 0", r->where, given);
     if (same(given, built_in)) return ZP_OK;
     return gguf_edit_set_f32(e, "%.rope.scaling.attn_factor", (float)(given / built_in), err);
 }
@@ -213,8 +216,8 @@ static zp_status put_beta(const struct rope *r, const char *member, double fallb
     bool found;
     ZP_TRY(get(r, member, IN_PARAMETERS | IN_SCALING, &value, &found, err));
     if (value == 0) value = fallback; /* as transformers: 0 counts as absent */
-    ZP_FAIL_IF(!(value > 0), err, ZP_BAD_FILE, "%s: %s is %g, expected above 0", r->where, member,
-               value);
+    ZP_FAIL_IF(!is_positive(value), err, ZP_BAD_FILE, "%s: %s is %g, expected above 0", r->where,
+               member, value);
     return gguf_edit_set_f32(e, key, (float)value, err);
 }
 
@@ -230,8 +233,8 @@ static zp_status read_yarn(const struct rope *r, const struct hf_config *c, stru
     ZP_TRY(original_length(r, c, &original, err));
     ZP_TRY(get(r, "factor", IN_PARAMETERS | IN_SCALING, &factor, &found, err));
     if (!found) factor = c->n_ctx / original;
-    ZP_FAIL_IF(!(factor > 0), err, ZP_BAD_FILE, "%s: factor is %g, expected above 0", r->where,
-               factor);
+    ZP_FAIL_IF(!is_positive(factor), err, ZP_BAD_FILE, "%s: factor is %g, expected above 0",
+               r->where, factor);
     ZP_TRY(put_scaling(e, "yarn", factor, err));
     ZP_TRY(gguf_edit_set_u32(e, "%.rope.scaling.original_context_length", (uint32_t)original, err));
     ZP_TRY(put_magnitude(r, factor, e, err));

@@ -27,7 +27,7 @@ bool hf_slot_belongs(const struct hf_slot *slot, const struct hf_family *family)
 const char *hf_slot_gguf_name(const struct hf_slot *slot, uint32_t layer, char *out);
 const char *hf_slot_hf_name(const struct hf_slot *slot, uint32_t layer, char *out);
 
-/* Row of the half-split order that stands at row `row` of the interleaved order: inside a head, rows
+/* Row of the half-split order that stands at row `row` of the interleaved order: in a head, rows
  * 2i and 2i + 1 of the first n_rot are rows i and i + n_rot / 2; the rest stays. */
 uint64_t hf_row_of_interleaved(uint64_t row, uint32_t d_head, uint32_t n_rot);
 /* The inverse: row of the interleaved order that stands at row `row` of the half-split order. */

@@ -23,8 +23,8 @@ struct hf_write_options {
  * zerope.position.* and zerope.attention.* keys, rope patterns outside smollm3, quantised tensors,
  * unknown tensors. rope_freqs.weight becomes llama3 scaling where that gives the same divisors: all
  * pairs closed (>= 1e29) or a real llama3 scaling. Rotation is written in the old spelling
- * (rope_theta, rope_scaling), which transformers 4 and 5 both read. Each file is written atomically,
- * config.json last; the folder is made if needed. */
+ * (rope_theta, rope_scaling), which transformers 4 and 5 both read. Each file is written atomically
+ * and config.json last; the folder is made if needed. */
 zp_status hf_write(const char *folder, struct gguf_edit *e, const struct hf_write_options *options,
                    zp_err *err);
 
