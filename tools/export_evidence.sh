@@ -3,8 +3,8 @@
 # Usage: export_evidence.sh ZEROPE LLAMA_DIR PYTHON MODELS_DIR TEXT OUT.json
 #   ZEROPE binary · LLAMA_DIR build of llama.cpp · PYTHON with torch and transformers
 #   MODELS_DIR with smollm2-135m-instruct-q4_1.gguf · TEXT file or folder for evaporate
-# Three models: SmolLM2 with all gates closed, SmolLM2 closed alike in all layers within a budget, and
-# the small random llama of tests/data/arch with all gates closed. Each is exported as a Hugging Face
+# Three models: SmolLM2 with all gates closed, SmolLM2 closed alike in all layers within a budget,
+# the small random llama of tests/data/arch with all gates closed. Each becomes a Hugging Face
 # folder and as a stock GGUF, and the zerope-* file itself must be refused. See check_export.py for
 # what is compared. Exit 0: all passed.
 set -euo pipefail
