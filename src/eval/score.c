@@ -1,0 +1,240 @@
+/* score.c: comparison of next-token distributions, position by position.
+ * Owns: sums and their intervals. Does not know: gates, files.
+ * S1 both sides' logits are computed by their own engines in the same way; KL(base || candidate) in nats.
+ * S2 rows are scored in chunks: memory does not grow with window or vocabulary beyond ROWS rows. */
+#include "eval/score.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+enum { ROWS = 64, BOOTSTRAP = 2000 };
+
+zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin, const float *x_in, float *x_out,
+                       zp_err *err)
+{
+    zp_seq *seq;
+    zp_seq_options options = {.mode = ZP_MODE_FULL};
+    ZP_TRY(zp_seq_open(&seq, e, &options, err));
+    zp_item item = {seq, w->ids, w->n, ZP_WANT_NONE};
+    struct engine_job job = {.items = &item, .n_items = 1, .layer_begin = layer_begin, .x_in = x_in, .x_out = x_out};
+    zp_status status = engine_run(e, &job, err);
+    zp_seq_close(seq);
+    return status;
+}
+
+static zp_status hidden_fill(struct hidden *h, struct zp_engine *e, const struct windows *w, const zp_progress *progress,
+                             zp_err *err)
+{
+    size_t row = (size_t)h->n_ctx * h->d_model;
+    ZP_ALLOC(h->x, MEM_EVAP, w->n * row, err, "hidden states of the windows");
+    for (uint32_t i = 0; i < w->n; i++) {
+        ZP_TRY(score_hidden(e, &w->at[i], 0, NULL, h->x + i * row, err));
+        ZP_FAIL_IF(progress && progress->fn && !progress->fn(progress->arg, "original windows", i + 1, w->n), err,
+                   ZP_INTERRUPTED, "interrupted");
+    }
+    return ZP_OK;
+}
+
+zp_status hidden_run(struct hidden *h, struct zp_engine *e, const struct windows *w, const zp_progress *progress,
+                     zp_err *err)
+{
+    *h = (struct hidden){NULL, (uint32_t)w->n, w->n ? w->at[0].n : 0, e->model->h.d_model};
+    zp_status status = hidden_fill(h, e, w, progress, err);
+    if (status != ZP_OK) hidden_free(h);
+    return status;
+}
+
+void hidden_free(struct hidden *h)
+{
+    mem_free(h->x);
+    h->x = NULL;
+}
+
+static zp_status score_fill(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct score_range range, zp_err *err)
+{
+    s->n_windows = n_windows;
+    struct score_mean **all[] = {&s->nll, &s->nll_base, &s->kl, &s->top1, &s->kl_last};
+    for (size_t i = 0; i < ZP_COUNT(all); i++) {
+        ZP_ALLOC(*all[i], MEM_EVAP, n_windows, err, "scores");
+        memset(*all[i], 0, n_windows * sizeof **all[i]);
+    }
+    ZP_ALLOC(s->kl_values, MEM_EVAP, (size_t)n_windows * (n_ctx / range.stride + 1), err, "scores");
+    return ZP_OK;
+}
+
+zp_status score_open(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct score_range range, zp_err *err)
+{
+    memset(s, 0, sizeof *s);
+    zp_status status = score_fill(s, n_windows, n_ctx, range, err);
+    if (status != ZP_OK) score_free(s);
+    return status;
+}
+
+void score_free(struct score *s)
+{
+    mem_free(s->nll), mem_free(s->nll_base), mem_free(s->kl), mem_free(s->top1), mem_free(s->kl_last);
+    mem_free(s->kl_values);
+    memset(s, 0, sizeof *s);
+}
+
+/* ---- rows in chunks ----------------------------------------------------------------------------------------------- */
+
+struct chunk {
+    const struct window *w;
+    struct zp_engine *e, *b;
+    uint32_t at[ROWS], n;          /* positions */
+    float *x, *base_x;             /* (ROWS, d_model) */
+    float *logits, *base;          /* (ROWS, n_vocab) */
+    double nll[ROWS], nll_base[ROWS], kl[ROWS];
+    bool same[ROWS];
+};
+
+static uint32_t arg_max(const float *x, size_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+static void chunk_worker(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    struct chunk *c = arg;
+    size_t n_vocab = c->e->model->h.n_vocab, begin, end;
+    pool_share(c->n, 1, thread, n_threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const float *row = c->logits + i * n_vocab;
+        int32_t target = c->w->ids[c->at[i] + 1];
+        float max, base_max;
+        double sum, base_sum;
+        c->e->kern.expsum(row, n_vocab, &max, &sum);
+        c->nll[i] = log(sum) + (double)max - (double)row[target];
+        if (!c->b) continue;
+        const float *base = c->base + i * n_vocab;
+        c->e->kern.expsum(base, n_vocab, &base_max, &base_sum);
+        c->nll_base[i] = log(base_sum) + (double)base_max - (double)base[target];
+        c->kl[i] = c->e->kern.kl_row(base, base_max, base_sum, row, max, sum, n_vocab);
+        c->same[i] = arg_max(row, n_vocab) == arg_max(base, n_vocab);
+    }
+}
+
+static void add(struct score_mean *m, double value)
+{
+    m->sum += value;
+    m->n++;
+}
+
+static void count_chunk(struct score *s, uint32_t window, const struct chunk *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t bucket = 0;
+        while (bucket < 23 && c->at[i] >> (bucket + 1)) bucket++;
+        add(&s->nll[window], c->nll[i]);
+        add(&s->bucket[bucket], c->nll[i]);
+        if (!c->b) continue;
+        add(&s->nll_base[window], c->nll_base[i]);
+        add(&s->bucket_base[bucket], c->nll_base[i]);
+        add(&s->kl[window], c->kl[i]);
+        add(&s->top1[window], c->same[i] ? 1.0 : 0.0);
+        if (c->at[i] + 200 >= c->w->n) add(&s->kl_last[window], c->kl[i]);
+        s->kl_values[s->n_values++] = (float)c->kl[i];
+    }
+}
+
+static zp_status run_chunk(struct score *s, uint32_t window, struct chunk *c, zp_err *err)
+{
+    engine_logits(c->e, c->x, c->n, c->logits);
+    if (c->b) engine_logits(c->b, c->base_x, c->n, c->base);
+    pool_run(c->e->pool, chunk_worker, c);
+    for (uint32_t i = 0; i < c->n; i++)
+        ZP_FAIL_IF(!isfinite(c->nll[i]), err, ZP_RUN, "logits at position %u of window %u are not finite", c->at[i],
+                   window);
+    count_chunk(s, window, c);
+    c->n = 0;
+    return ZP_OK;
+}
+
+static zp_status score_rows(struct score *s, uint32_t i, struct score_range range, struct chunk *c, const float *x,
+                            const float *base_x, zp_err *err)
+{
+    size_t d = c->e->model->h.d_model;
+    for (uint32_t p = range.begin; p + 1 < c->w->n; p++) {
+        if (p % range.stride != 0) continue;
+        memcpy(c->x + c->n * d, x + p * d, d * sizeof *x);
+        if (c->b) memcpy(c->base_x + c->n * d, base_x + p * d, d * sizeof *x);
+        c->at[c->n++] = p;
+        if (c->n == ROWS) ZP_TRY(run_chunk(s, i, c, err));
+    }
+    return c->n ? run_chunk(s, i, c, err) : ZP_OK;
+}
+
+zp_status score_window(struct score *s, uint32_t i, const struct window *w, struct score_range range,
+                       struct zp_engine *e, const float *x, struct zp_engine *b, const float *base_x, zp_err *err)
+{
+    size_t n_vocab = e->model->h.n_vocab, d = e->model->h.d_model;
+    ZP_FAIL_IF(b && (b->model->h.n_vocab != n_vocab || b->model->h.d_model != d), err, ZP_BAD_INPUT,
+               "the two models differ in vocabulary (%zu and %u) or width (%zu and %u)", n_vocab, b->model->h.n_vocab, d,
+               b->model->h.d_model);
+    struct chunk *c = mem_zalloc(MEM_EVAP, sizeof *c);
+    float *memory = mem_array(MEM_EVAP, 2 * ROWS * (n_vocab + d), sizeof *memory);
+    zp_status status = ZP_OK;
+    if (!c || !memory) status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for logits");
+    if (status == ZP_OK) {
+        c->w = w, c->e = e, c->b = b;
+        c->logits = memory, c->base = memory + ROWS * n_vocab;
+        c->x = memory + 2 * ROWS * n_vocab, c->base_x = c->x + ROWS * d;
+        status = score_rows(s, i, range, c, x, base_x, err);
+    }
+    mem_free(memory);
+    mem_free(c);
+    return status;
+}
+
+/* ---- summaries ------------------------------------------------------------------------------------------------------ */
+
+double score_average(const struct score_mean *m, uint32_t n)
+{
+    double sum = 0.0;
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < n; i++) sum += m[i].sum, count += m[i].n;
+    return count ? sum / (double)count : 0.0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double score_quantile(const struct score *s, double q)
+{
+    if (s->n_values == 0) return 0.0;
+    qsort(s->kl_values, s->n_values, sizeof *s->kl_values, by_value);
+    return (double)s->kl_values[(size_t)(q * (double)(s->n_values - 1))];
+}
+
+double score_upper95(const struct score_mean *m, uint32_t n, uint64_t seed)
+{
+    double means[BOOTSTRAP];
+    struct rng r = rng_stream(seed, 95);
+    for (int k = 0; k < BOOTSTRAP; k++) {
+        double sum = 0.0;
+        uint64_t count = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const struct score_mean *pick = &m[rng_below(&r, n)];
+            sum += pick->sum, count += pick->n;
+        }
+        means[k] = count ? sum / (double)count : 0.0;
+    }
+    qsort(means, BOOTSTRAP, sizeof *means, by_double);
+    return means[(int)(0.95 * BOOTSTRAP)];
+}

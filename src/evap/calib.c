@@ -1,0 +1,106 @@
+/* calib.c: the measuring bench of planning: one exact engine, original states, KL of a change.
+ * Owns: engine, windows, cached states. Does not know: what is tried, in which order.
+ * B1 the original is the file as given, on the exact path; both sides use the same engine and weights. */
+#include "evap/calib.h"
+
+#include <string.h>
+
+zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total, zp_err *err)
+{
+    ZP_FAIL_IF(c->progress.fn && !c->progress.fn(c->progress.arg, what, done, total), err, ZP_INTERRUPTED,
+               "interrupted at %s %llu of %llu", what, (unsigned long long)done, (unsigned long long)total);
+    return ZP_OK;
+}
+
+/* ---- original states ------------------------------------------------------------------------------------------------ */
+
+struct keep { float *to; size_t rows, d_model, n_ctx; };
+
+static void keep_stream(void *arg, uint32_t layer, size_t n_tok, const float *x)
+{
+    struct keep *k = arg;
+    memcpy(k->to + layer * k->n_ctx * k->d_model, x, n_tok * k->d_model * sizeof *x);
+}
+
+static zp_status original_states(struct calib *c, zp_err *err)
+{
+    size_t d = c->model->h.d_model, row = (size_t)c->n_ctx * d, n_layer = c->model->h.n_layer;
+    ZP_ALLOC(c->base.x, MEM_EVAP, c->windows.n * row, err, "the original's hidden states");
+    ZP_ALLOC(c->at_layer, MEM_EVAP, c->n_restart * n_layer * row, err, "the original's states before each layer");
+    c->base.n_windows = (uint32_t)c->windows.n, c->base.n_ctx = c->n_ctx, c->base.d_model = (uint32_t)d;
+    for (uint32_t i = 0; i < c->windows.n; i++) {
+        struct keep keep = {c->at_layer + i * n_layer * row, 0, d, c->n_ctx};
+        if (i < c->n_restart) c->engine->forward.hooks = (struct forward_hooks){.arg = &keep, .at_layer = keep_stream};
+        zp_status status = score_hidden(c->engine, &c->windows.at[i], 0, NULL, c->base.x + i * row, err);
+        c->engine->forward.hooks = (struct forward_hooks){0};
+        ZP_TRY(status);
+        ZP_TRY(calib_step(c, "original windows", i + 1, c->windows.n, err));
+    }
+    return ZP_OK;
+}
+
+static zp_status fill(struct calib *c, const struct calib_options *o, zp_err *err)
+{
+    c->progress = o->progress;
+    c->n_ctx = o->n_ctx;
+    ZP_TRY(zp_model_open(&c->model, o->model, NULL, err));
+    zp_engine_options engine = {.n_ctx = o->n_ctx, .n_threads = o->n_threads, .micro_batch = o->n_ctx, .exact = true};
+    ZP_TRY(docs_open(&c->docs, o->text, err));
+    ZP_TRY(docs_windows(&c->docs, c->model, DOCS_PLAN, o->n_ctx, o->n_windows, 0, 2, &c->windows, err));
+    ZP_TRY(zp_engine_open(&c->engine, c->model, &engine, err));
+    c->n_restart = o->n_restart < c->windows.n ? o->n_restart : (uint32_t)c->windows.n;
+    /* every fourth position of the second half: neighbours tell little more, logits cost much */
+    c->range = (struct score_range){o->n_ctx / 2, 4};
+    return original_states(c, err);
+}
+
+zp_status calib_open(struct calib *c, const struct calib_options *options, zp_err *err)
+{
+    memset(c, 0, sizeof *c);
+    zp_status status = fill(c, options, err);
+    if (status != ZP_OK) calib_close(c);
+    return status;
+}
+
+void calib_close(struct calib *c)
+{
+    mem_free(c->at_layer);
+    hidden_free(&c->base);
+    windows_free(&c->windows);
+    docs_close(&c->docs);
+    zp_engine_close(c->engine);
+    zp_model_close(c->model);
+    memset(c, 0, sizeof *c);
+}
+
+/* ---- cost of a change ---------------------------------------------------------------------------------------------- */
+
+static zp_status kl_windows(struct calib *c, uint32_t from, uint32_t n_windows, float *x, struct score *s, zp_err *err)
+{
+    size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
+    for (uint32_t i = 0; i < n_windows; i++) {
+        bool restart = from > 0 && i < c->n_restart;
+        const float *x_in = restart ? c->at_layer + (i * n_layer + from) * row : NULL;
+        ZP_TRY(score_hidden(c->engine, &c->windows.at[i], restart ? from : 0, x_in, x, err));
+        ZP_TRY(score_window(s, i, &c->windows.at[i], c->range, c->engine, x, c->engine, c->base.x + i * row, err));
+    }
+    return ZP_OK;
+}
+
+zp_status calib_kl(struct calib *c, const struct gateset *g, uint32_t from, uint32_t n_windows, double *kl, zp_err *err)
+{
+    struct score s;
+    float *x = NULL;
+    if (n_windows > c->windows.n) n_windows = (uint32_t)c->windows.n;
+    ZP_TRY(score_open(&s, n_windows, c->n_ctx, c->range, err));
+    zp_status status = ZP_OK;
+    if (!(x = mem_array(MEM_EVAP, (size_t)c->n_ctx * c->model->h.d_model, sizeof *x)))
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for hidden states");
+    gateset_apply(g, c->engine);
+    if (status == ZP_OK) status = kl_windows(c, from, n_windows, x, &s, err);
+    gateset_release(c->engine);
+    *kl = score_average(s.kl, n_windows);
+    mem_free(x);
+    score_free(&s);
+    return status;
+}

@@ -1,0 +1,270 @@
+/* scan.c: measures importance.
+ * Owns: which single changes are measured, and how they combine into one number a gate. Does not know: plans, files.
+ *
+ * importance(l, h, i) = local error of gate i  x  KL of closing head (l, h) / local error of closing head (l, h)
+ *                       x  sqrt(KL of pair index i everywhere / sum of the estimates of its gates)
+ *
+ * The first factor ranks pairs inside a head, the second says what an error of this head is worth to the whole model,
+ * the third corrects what all heads' estimates of a pair index have in common (square root: half-way, both are noisy). */
+#include "evap/scan.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "eval/retrieval.h"
+
+static zp_status take(struct scan *s, double **out, size_t n, zp_err *err)
+{
+    *out = arena_array(&s->arena, n, sizeof **out);
+    ZP_FAIL_IF(!*out, err, ZP_NO_MEMORY, "not enough memory for the scan");
+    return ZP_OK;
+}
+
+static zp_status place(struct scan *s, const struct position *p, zp_err *err)
+{
+    size_t heads = (size_t)p->n_layer * p->n_kv;
+    s->n_layer = p->n_layer, s->n_kv = p->n_kv, s->n_pair = p->n_pair;
+    s->arena.tag = MEM_EVAP;
+    ZP_TRY(local_errors_open(&s->local, p, err));
+    ZP_TRY(take(s, &s->kl_layer, p->n_layer, err));
+    ZP_TRY(take(s, &s->kl_head, heads, err));
+    ZP_TRY(take(s, &s->kl_pair, p->n_pair, err));
+    ZP_TRY(take(s, &s->importance, heads * p->n_pair, err));
+    ZP_TRY(take(s, &s->kl_local, heads, err));
+    return take(s, &s->nll_rise, heads, err);
+}
+
+void scan_free(struct scan *s)
+{
+    local_errors_free(&s->local);
+    arena_free(&s->arena);
+    memset(s, 0, sizeof *s);
+}
+
+/* ---- exact one-at-a-time KL ------------------------------------------------------------------------------------------- */
+
+/* Closes gates of a box of (layers, heads, pairs); false if nothing in it was open. */
+static bool close_box(struct gateset *g, uint32_t l0, uint32_t l1, uint32_t k0, uint32_t k1, uint32_t i0, uint32_t i1)
+{
+    bool any = false;
+    for (uint32_t l = l0; l < l1; l++)
+        for (uint32_t k = k0; k < k1; k++)
+            for (uint32_t i = i0; i < i1; i++) {
+                uint8_t *open = &g->open[gateset_at(g, l, k, i)];
+                any = any || *open;
+                *open = 0;
+            }
+    return any;
+}
+
+static zp_status kl_of_box(struct calib *c, const struct gateset *file, uint32_t box[6], double *kl, zp_err *err)
+{
+    struct gateset g;
+    ZP_TRY(gateset_copy(&g, file, err));
+    zp_status status = ZP_OK;
+    *kl = -1.0;
+    if (close_box(&g, box[0], box[1], box[2], box[3], box[4], box[5]))
+        status = calib_kl(c, &g, box[0], c->n_restart, kl, err);
+    gateset_free(&g);
+    return status;
+}
+
+static zp_status measure_boxes(struct scan *s, struct calib *c, const struct gateset *file, zp_err *err)
+{
+    uint32_t L = s->n_layer, K = s->n_kv, P = s->n_pair;
+    uint64_t total = L * K + (K > 1 ? L : 0) + P, done = 0;
+    for (uint32_t l = 0; l < L; l++)
+        for (uint32_t k = 0; k < K; k++) {
+            ZP_TRY(kl_of_box(c, file, (uint32_t[]){l, l + 1, k, k + 1, 0, P}, &s->kl_head[l * K + k], err));
+            ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
+        }
+    for (uint32_t l = 0; l < L; l++) {
+        if (K == 1) {
+            s->kl_layer[l] = s->kl_head[l];
+            continue;
+        }
+        ZP_TRY(kl_of_box(c, file, (uint32_t[]){l, l + 1, 0, K, 0, P}, &s->kl_layer[l], err));
+        ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
+    }
+    for (uint32_t i = 0; i < P; i++) {
+        ZP_TRY(kl_of_box(c, file, (uint32_t[]){0, L, 0, K, i, i + 1}, &s->kl_pair[i], err));
+        ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
+    }
+    return ZP_OK;
+}
+
+/* ---- local heads --------------------------------------------------------------------------------------------------------- */
+
+/* Retrieval prompts with the original's stream before each layer, so that a head's change restarts at its layer. */
+struct probes {
+    struct retrieval sets[2];
+    float *at_layer;      /* (n, n_layer, n_ctx, d_model) */
+    float *x;             /* (n_ctx, d_model) */
+    double *nll;          /* (n) of the original */
+    size_t n;
+};
+
+static void probes_free(struct probes *p)
+{
+    retrieval_free(&p->sets[0]);
+    retrieval_free(&p->sets[1]);
+    mem_free(p->at_layer), mem_free(p->x), mem_free(p->nll);
+}
+
+static const struct retrieval_case *probe_at(const struct probes *p, size_t i)
+{
+    return i < p->sets[0].n ? &p->sets[0].cases[i] : &p->sets[1].cases[i - p->sets[0].n];
+}
+
+struct keep { float *to; size_t row; };
+
+static void keep_stream(void *arg, uint32_t layer, size_t n_tok, const float *x)
+{
+    struct keep *k = arg;
+    (void)n_tok;
+    memcpy(k->to + layer * k->row, x, k->row * sizeof *x);
+}
+
+static zp_status probes_fill(struct probes *p, struct calib *c, size_t n_each, uint64_t seed, zp_err *err)
+{
+    size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
+    for (int k = 0; k < 2; k++)
+        ZP_TRY(retrieval_make(&p->sets[k], &c->docs, c->model, DOCS_PLAN, (enum retrieval_kind)k, RETRIEVAL_CALIBRATION,
+                              c->n_ctx, n_each, seed, err));
+    p->n = 2 * n_each;
+    ZP_ALLOC(p->at_layer, MEM_EVAP, p->n * n_layer * row, err, "states of the retrieval prompts");
+    ZP_ALLOC(p->x, MEM_EVAP, row, err, "states of the retrieval prompts");
+    ZP_ALLOC(p->nll, MEM_EVAP, p->n, err, "retrieval scores");
+    for (size_t i = 0; i < p->n; i++) {
+        const struct retrieval_case *rc = probe_at(p, i);
+        struct window w = {rc->ids, rc->n, 0};
+        struct keep keep = {p->at_layer + i * n_layer * row, row};
+        bool right;
+        c->engine->forward.hooks = (struct forward_hooks){.arg = &keep, .at_layer = keep_stream};
+        zp_status status = score_hidden(c->engine, &w, 0, NULL, p->x, err);
+        c->engine->forward.hooks = (struct forward_hooks){0};
+        ZP_TRY(status);
+        ZP_TRY(retrieval_score(c->engine, rc, p->x, &p->nll[i], &right, err));
+    }
+    return ZP_OK;
+}
+
+static zp_status probes_rise(struct probes *p, struct calib *c, const struct gateset *g, uint32_t layer, double *rise,
+                             zp_err *err)
+{
+    size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
+    zp_status status = ZP_OK;
+    *rise = 0.0;
+    gateset_apply(g, c->engine);
+    for (size_t i = 0; i < p->n && status == ZP_OK; i++) {
+        const struct retrieval_case *rc = probe_at(p, i);
+        struct window w = {rc->ids, rc->n, 0};
+        double nll;
+        bool right;
+        status = score_hidden(c->engine, &w, layer, layer ? p->at_layer + (i * n_layer + layer) * row : NULL, p->x, err);
+        if (status == ZP_OK) status = retrieval_score(c->engine, rc, p->x, &nll, &right, err);
+        if (status == ZP_OK) *rise += (nll - p->nll[i]) / (double)p->n;
+    }
+    gateset_release(c->engine);
+    return status;
+}
+
+static zp_status measure_local(struct scan *s, struct calib *c, const struct gateset *file, struct probes *probes,
+                               zp_err *err)
+{
+    uint32_t heads = s->n_layer * s->n_kv;
+    for (uint32_t i = 0; i < heads; i++) {
+        struct gateset g;
+        uint32_t layer = i / s->n_kv;
+        if (c->model->position.window[layer] != 0) { /* the layer is windowed already: nothing to shorten */
+            s->kl_local[i] = s->nll_rise[i] = -1.0;
+            continue;
+        }
+        ZP_TRY(gateset_copy(&g, file, err));
+        g.window[i] = s->local_window;
+        g.n_sink = SCAN_SINKS;
+        zp_status status = calib_kl(c, &g, layer, c->n_restart, &s->kl_local[i], err);
+        if (status == ZP_OK) status = probes_rise(probes, c, &g, layer, &s->nll_rise[i], err);
+        gateset_free(&g);
+        ZP_TRY(status);
+        ZP_TRY(calib_step(c, "local heads", i + 1, heads, err));
+    }
+    return ZP_OK;
+}
+
+static zp_status scan_local_heads(struct scan *s, struct calib *c, const struct gateset *file, uint64_t seed, zp_err *err)
+{
+    struct probes p = {0};
+    zp_status status = probes_fill(&p, c, 4, seed, err);
+    if (status == ZP_OK) status = measure_local(s, c, file, &p, err);
+    probes_free(&p);
+    return status;
+}
+
+/* ---- importance ------------------------------------------------------------------------------------------------------------ */
+
+void scan_importance(const struct scan *s, const struct local_errors *now, const struct gateset *set, double *out)
+{
+    size_t heads = (size_t)s->n_layer * s->n_kv;
+    for (size_t h = 0; h < heads; h++) {
+        double all = (double)s->local.all[h], worth = all > 0.0 && s->kl_head[h] > 0.0 ? s->kl_head[h] / all : 0.0;
+        for (uint32_t i = 0; i < s->n_pair; i++) {
+            size_t at = h * s->n_pair + i;
+            double rise = (double)now->gate[at] - (double)now->now[h];
+            out[at] = set->open[at] ? fmax(rise, 1e-3 * (double)now->gate[at]) * worth : 0.0;
+        }
+    }
+    for (uint32_t i = 0; i < s->n_pair; i++) {
+        double sum = 0.0;
+        for (size_t h = 0; h < heads; h++) {
+            double all = (double)s->local.all[h], worth = all > 0.0 && s->kl_head[h] > 0.0 ? s->kl_head[h] / all : 0.0;
+            sum += (double)s->local.gate[h * s->n_pair + i] * worth;
+        }
+        double factor = sum > 0.0 && s->kl_pair[i] > 0.0 ? sqrt(s->kl_pair[i] / sum) : 1.0;
+        for (size_t h = 0; h < heads; h++) out[h * s->n_pair + i] *= factor;
+    }
+}
+
+static zp_status measure(struct scan *s, struct calib *c, const zp_scan_options *o, const struct gateset *file,
+                         zp_err *err)
+{
+    struct scanlocal *local;
+    ZP_TRY(scanlocal_open(&local, c, s->n_queries, o->local_window, SCAN_SINKS, err));
+    zp_status status = scanlocal_run(local, file, s->n_windows_local, &s->local, err);
+    scanlocal_close(local);
+    ZP_TRY(status);
+    ZP_TRY(measure_boxes(s, c, file, err));
+    scan_importance(s, &s->local, file, s->importance);
+    return o->local_window ? scan_local_heads(s, c, file, o->seed, err) : ZP_OK;
+}
+
+static zp_status copy_text(struct scan *s, char **out, const char *text, zp_err *err)
+{
+    *out = arena_strndup(&s->arena, text, strlen(text));
+    ZP_FAIL_IF(!*out, err, ZP_NO_MEMORY, "not enough memory for the scan");
+    return ZP_OK;
+}
+
+static zp_status measure_all(struct scan *s, struct calib *c, const zp_scan_options *o, zp_err *err)
+{
+    struct gateset file;
+    ZP_TRY(place(s, &c->model->position, err));
+    s->n_ctx = c->n_ctx;
+    s->local_window = o->local_window;
+    s->n_windows_local = (uint32_t)c->windows.n;
+    s->n_windows_kl = c->n_restart;
+    s->n_queries = 32;
+    ZP_TRY(copy_text(s, &s->model_sha256, c->model->sha256, err));
+    ZP_TRY(gateset_open(&file, &c->model->position, err));
+    zp_status status = measure(s, c, o, &file, err);
+    gateset_free(&file);
+    return status;
+}
+
+zp_status scan_measure(struct scan *s, struct calib *c, const zp_scan_options *o, zp_err *err)
+{
+    memset(s, 0, sizeof *s);
+    zp_status status = measure_all(s, c, o, err);
+    if (status != ZP_OK) scan_free(s);
+    return status;
+}

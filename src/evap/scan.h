@@ -1,0 +1,36 @@
+/* scan.h: the importance of every gate and of every head's far reach, measured on planning windows. */
+#ifndef EVAP_SCAN_H
+#define EVAP_SCAN_H
+
+#include <zerope/evap.h>
+#include "evap/scanlocal.h"
+
+enum { SCAN_SINKS = 4 };
+
+struct scan {
+    uint32_t n_layer, n_kv, n_pair, n_ctx, local_window;
+    uint32_t n_windows_local, n_windows_kl, n_queries;
+    struct local_errors local;
+    double *kl_layer;        /* (n_layer) KL with all pairs of the layer closed; -1 = nothing open */
+    double *kl_head;         /* (n_layer, n_kv) the same for one KV head */
+    double *kl_pair;         /* (n_pair) the same pair index closed everywhere */
+    double *importance;      /* (n_layer, n_kv, n_pair) estimated KL of closing the gate alone */
+    /* local heads (local_window > 0) */
+    double *kl_local;        /* (n_layer, n_kv) KL with the head made local */
+    double *nll_rise;        /* (n_layer, n_kv) rise in NLL of retrieval answers, nats a token */
+    struct arena arena;
+    char *model_path, *text_path, *model_sha256;
+};
+
+zp_status scan_measure(struct scan *s, struct calib *c, const zp_scan_options *o, zp_err *err);
+void scan_free(struct scan *s);
+zp_status scan_to_json(const struct scan *s, json_t **out, zp_err *err);
+zp_status scan_from_json(struct scan *s, const json_t *j, zp_err *err);
+zp_status scan_read(struct scan *s, const char *path, zp_err *err);
+zp_status scan_write(const struct scan *s, const char *path, zp_err *err);
+
+/* Estimated KL of closing each gate on top of what local errors were measured with. out (n_layer, n_kv, n_pair);
+ * closed gates get 0. */
+void scan_importance(const struct scan *s, const struct local_errors *now, const struct gateset *set, double *out);
+
+#endif
