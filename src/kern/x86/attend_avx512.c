@@ -1,0 +1,217 @@
+/* attend_avx512.c: attention over 64-position tiles, up to six query rows at a time.
+ * Scores: lane = position, 4 registers a row; values: lane = channel, 4 registers a row: 24
+ * accumulators in both halves, K and V loads shared by the rows. bf16 is widened exactly.
+ * Each row's state takes the same steps whatever rows share the call (I1): one chain of fused
+ * multiply-adds in ascending channel (scores) and ascending position (values) per lane.
+ * Tiles go outside, rows inside: a tile is read from memory once; its successor is prefetched. */
+#include <immintrin.h>
+#include <math.h>
+#include "kern/kern_impl.h"
+#include "kern/x86/vec_avx512.h"
+
+enum { TILE = KERN_TILE, LANES = 16, PARTS = TILE / LANES, MAX_ROWS = 6 };
+
+/* The rows of one step: those that see something of the tile. */
+struct batch {
+    const float *q[MAX_ROWS];
+    float *o[MAX_ROWS];
+    float *m[MAX_ROWS], *l[MAX_ROWS];
+    const float *bias[MAX_ROWS]; /* at the tile's first position, or NULL */
+    uint64_t seen[MAX_ROWS];     /* bit j: position j of the tile */
+    float keep[MAX_ROWS];        /* factor of the old state */
+    ZP_ALIGN(64) float p[MAX_ROWS][TILE];
+};
+
+/* How a register of 16 weights is made: f32 as it stands, bf16 from the low or high half of pairs. */
+enum half { WHOLE, LOW, HIGH };
+
+ZP_INLINE __m512 load16(const void *from, __mmask16 mask, enum half half)
+{
+    if (half == WHOLE) return _mm512_maskz_loadu_ps(mask, from);
+    __m512i pairs = _mm512_maskz_loadu_epi32(mask, from);
+    if (half == LOW) return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+    return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000)));
+}
+
+/* acc[r][c] += x[r] * (64 lanes at `from`). Both types take 4 bytes a lane: a float or a pair. */
+ZP_INLINE void add_products(__m512 acc[MAX_ROWS][PARTS], const char *from, enum half half,
+                            int parts, __mmask16 last, const float *const x[MAX_ROWS], size_t at,
+                            int n)
+{
+    __m512 w[PARTS];
+    for (int c = 0; c < parts; c++)
+        w[c] = load16(from + c * 64, c == parts - 1 ? last : (__mmask16)0xffff, half);
+    for (int r = 0; r < n; r++)
+        for (int c = 0; c < parts; c++)
+            acc[r][c] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][at]), w[c], acc[r][c]);
+}
+
+ZP_INLINE void fetch(const char *next, int parts)
+{
+    for (int c = 0; c < parts; c++) _mm_prefetch(next + c * 64, _MM_HINT_T1);
+}
+
+/* p[r] = scores of the tile. next: K tile to prefetch or NULL. */
+ZP_INLINE void score(struct batch *b, const char *k, const char *next, size_t d, bool is_bf16,
+                     int n)
+{
+    __m512 s[MAX_ROWS][PARTS];
+    for (int r = 0; r < n; r++)
+        for (int c = 0; c < PARTS; c++) s[r][c] = _mm512_setzero_ps();
+    size_t step = is_bf16 ? 2 : 1;
+    for (size_t i = 0; i < d; i += step, k += TILE * 4) {
+        add_products(s, k, is_bf16 ? LOW : WHOLE, PARTS, 0xffff, b->q, i, n);
+        if (is_bf16) add_products(s, k, HIGH, PARTS, 0xffff, b->q, i + 1, n);
+        if (next) fetch(next + i / step * TILE * 4, PARTS);
+    }
+    for (int r = 0; r < n; r++)
+        for (int c = 0; c < PARTS; c++) _mm512_store_ps(b->p[r] + c * LANES, s[r][c]);
+}
+
+/* Scores of one row become weights; m and l move on. */
+static void soften(struct batch *b, int r)
+{
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    __m512 s[PARTS], top = none;
+    for (int c = 0; c < PARTS; c++) {
+        __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
+        s[c] = _mm512_load_ps(b->p[r] + c * LANES);
+        if (b->bias[r])
+            s[c] = _mm512_add_ps(s[c], _mm512_maskz_loadu_ps(seen, b->bias[r] + c * LANES));
+        s[c] = _mm512_mask_mov_ps(none, seen, s[c]);
+        top = _mm512_max_ps(top, s[c]);
+    }
+    float old = *b->m[r], max = max_avx512(top);
+    max = max > old ? max : old;
+    __m512 all = _mm512_set1_ps(max), sum[PARTS];
+    for (int c = 0; c < PARTS; c++) {
+        __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
+        sum[c] = _mm512_maskz_mov_ps(seen, exp_avx512(_mm512_sub_ps(s[c], all)));
+        _mm512_store_ps(b->p[r] + c * LANES, sum[c]);
+    }
+    float added =
+        sum_avx512(_mm512_add_ps(_mm512_add_ps(sum[0], sum[1]), _mm512_add_ps(sum[2], sum[3])));
+    float keep = max == old ? 1.0f : _mm512_cvtss_f32(exp_avx512(_mm512_set1_ps(old - max)));
+    b->keep[r] = keep;
+    *b->m[r] = max;
+    *b->l[r] = *b->l[r] * keep + added;
+}
+
+/* 16 * parts channels from c0 of the positions [j0, j1); `last` masks the last register. */
+ZP_INLINE void add_values(struct batch *b, const char *v, const char *next, size_t d, size_t c0,
+                          __mmask16 last, size_t j0, size_t j1, bool is_bf16, int n, int parts)
+{
+    __m512 o[MAX_ROWS][PARTS];
+    const float *p[MAX_ROWS] = { 0 };
+    for (int r = 0; r < n; r++) {
+        p[r] = b->p[r];
+        for (int c = 0; c < parts; c++)
+            o[r][c] = _mm512_mul_ps(_mm512_maskz_loadu_ps(c == parts - 1 ? last : (__mmask16)0xffff,
+                                                          b->o[r] + c0 + (size_t)c * LANES),
+                                    _mm512_set1_ps(b->keep[r]));
+    }
+    size_t step = is_bf16 ? 2 : 1;
+    for (size_t j = j0; j < j1; j += step) {
+        size_t at = (j / step * d + c0) * 4;
+        add_products(o, v + at, is_bf16 ? LOW : WHOLE, parts, last, p, j, n);
+        /* the upper half of the last pair may be unwritten */
+        if (is_bf16 && j + 1 < j1) add_products(o, v + at, HIGH, parts, last, p, j + 1, n);
+        if (next) fetch(next + at, parts);
+    }
+    for (int r = 0; r < n; r++)
+        for (int c = 0; c < parts; c++)
+            _mm512_mask_storeu_ps(b->o[r] + c0 + (size_t)c * LANES,
+                                  c == parts - 1 ? last : (__mmask16)0xffff, o[r][c]);
+}
+
+struct tile_pair {
+    const char *k, *v, *next_k, *next_v;
+};
+
+ZP_INLINE void attend_batch(struct batch *b, const struct tile_pair *t, size_t d, bool is_bf16,
+                            int n)
+{
+    score(b, t->k, t->next_k, d, is_bf16, n);
+    uint64_t any = 0;
+    for (int r = 0; r < n; r++) {
+        soften(b, r);
+        any |= b->seen[r];
+    }
+    size_t j0 = (size_t)__builtin_ctzll(any), j1 = 64 - (size_t)__builtin_clzll(any), c0 = 0;
+    if (is_bf16) j0 &= ~(size_t)1;
+    for (; c0 + TILE <= d; c0 += TILE)
+        add_values(b, t->v, t->next_v, d, c0, 0xffff, j0, j1, is_bf16, n, PARTS);
+    for (; c0 < d; c0 += LANES) {
+        __mmask16 last = (__mmask16)(d - c0 >= LANES ? 0xffff : (1u << (d - c0)) - 1);
+        add_values(b, t->v, t->next_v, d, c0, last, j0, j1, is_bf16, n, 1);
+    }
+}
+
+/* The number of rows becomes a constant. */
+ZP_INLINE void attend_rows(struct batch *b, const struct tile_pair *t, size_t d, bool is_bf16,
+                           int n)
+{
+    switch (n) {
+    case 1: attend_batch(b, t, d, is_bf16, 1); break;
+    case 2: attend_batch(b, t, d, is_bf16, 2); break;
+    case 3: attend_batch(b, t, d, is_bf16, 3); break;
+    case 4: attend_batch(b, t, d, is_bf16, 4); break;
+    case 5: attend_batch(b, t, d, is_bf16, 5); break;
+    default: attend_batch(b, t, d, is_bf16, 6); break;
+    }
+}
+
+/* Bits [from, to) of a tile that starts at `first`, positions counted from the sequence's start. */
+static uint64_t bits_between(size_t first, size_t from, size_t to)
+{
+    size_t a = from > first ? from - first : 0, b = to > first ? to - first : 0;
+    if (b > TILE) b = TILE;
+    if (a >= b) return 0;
+    return (b == TILE ? ~0ull : (1ull << b) - 1) & ~((1ull << a) - 1);
+}
+
+static uint64_t seen_by(const struct kern_attend *a, size_t r, size_t first)
+{
+    size_t sinks = a->n_sink < a->hi[r] ? a->n_sink : a->hi[r];
+    return bits_between(first, a->lo[r], a->hi[r]) | bits_between(first, 0, sinks);
+}
+
+static void add_row(struct batch *b, int n, const struct kern_attend *a, size_t r, size_t first,
+                    uint64_t seen)
+{
+    b->q[n] = a->q + r * a->q_stride;
+    b->o[n] = a->o + r * a->d;
+    b->m[n] = a->m + r;
+    b->l[n] = a->l + r;
+    b->bias[n] = a->bias && a->bias[r] ? a->bias[r] + first : NULL;
+    b->seen[n] = seen;
+}
+
+ZP_INLINE void attend(const struct kern_attend *a, bool is_bf16)
+{
+    struct batch b;
+    for (size_t tile = a->tile_begin; tile < a->tile_end; tile++) {
+        bool more = tile + 1 < a->tile_end;
+        struct tile_pair t = { a->k_tile[tile], a->v_tile[tile], more ? a->k_tile[tile + 1] : NULL,
+                               more ? a->v_tile[tile + 1] : NULL };
+        int n = 0;
+        for (size_t r = 0; r < a->n_rows; r++) {
+            uint64_t seen = seen_by(a, r, tile * TILE);
+            if (seen) add_row(&b, n++, a, r, tile * TILE, seen);
+            if (n == 0 || (n < MAX_ROWS && r + 1 < a->n_rows)) continue;
+            attend_rows(&b, &t, a->d, is_bf16, n);
+            n = 0;
+            t.next_k = t.next_v = NULL; /* once is enough */
+        }
+    }
+}
+
+void attend_f32_avx512(const struct kern_attend *a)
+{
+    attend(a, false);
+}
+
+void attend_bf16_avx512(const struct kern_attend *a)
+{
+    attend(a, true);
+}
