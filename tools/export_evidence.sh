@@ -5,7 +5,7 @@
 #   MODELS_DIR with smollm2-135m-instruct-q4_1.gguf · TEXT file or folder for evaporate
 # Three models: SmolLM2 with all gates closed, SmolLM2 closed alike in all layers within a budget,
 # the small random llama of tests/data/arch with all gates closed. Each becomes a Hugging Face
-# folder and as a stock GGUF, and the zerope-* file itself must be refused. See check_export.py for
+# folder and a stock GGUF, and the zerope-* file itself must be refused. See check_export.py for
 # what is compared. Exit 0: all passed.
 set -euo pipefail
 zerope=${1:?zerope} llama=${2:?llama.cpp} python=${3:?python}
