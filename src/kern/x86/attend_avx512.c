@@ -22,7 +22,7 @@ struct batch {
     ZP_ALIGN(64) float p[MAX_ROWS][TILE];
 };
 
-/* How a register of 16 weights is made: f32 as it stands, bf16 from the low or high half of pairs. */
+/* How a register of 16 values is made: f32 as it is, bf16 from the low or high half of pairs. */
 enum half { WHOLE, LOW, HIGH };
 
 ZP_INLINE __m512 load16(const void *from, __mmask16 mask, enum half half)

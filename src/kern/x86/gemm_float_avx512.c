@@ -1,5 +1,5 @@
 /* gemm_float_avx512.c: products with f32, f16 and bf16 weights, f32 arithmetic, 16 rows a register.
- * Every output is one chain of fused multiply-adds in ascending k, whatever the tile: same bits (I1).
+ * Every output is one chain of fused multiply-adds in ascending k, whatever the tile (I1).
  *
  * Tile 64 rows x 6 tokens = 24 accumulators. k is cut in slices so that the slice of a 64-row panel
  * stays in L2 while all tokens pass over it; the chain goes on from the value stored in y. */

@@ -2,8 +2,8 @@
  * activations by vpdpbusd, one zmm lane = one row.
  *
  * Tile 32 rows x 6 tokens: 12 integer and 12 float accumulators stay in registers. A k-group starts
- * at -offset * sum(x), so that offsets cost nothing. Every output takes the steps of the contract in
- * kern.h, scale and min each as one fused multiply-add, in ascending k whatever the tile (I1).
+ * at -offset * sum(x), so that offsets cost nothing. Every output takes the steps of the contract
+ * in kern.h, scale and min each as one fused multiply-add, in ascending k whatever the tile (I1).
  * vpdpbusd is written as one-instruction asm: gcc 12 copies the accumulator around its builtin. */
 #include <immintrin.h>
 #include <string.h>
