@@ -145,16 +145,17 @@ static zp_status read_pair_lists(const struct gguf *g, const char *key, const st
     return ZP_OK;
 }
 
+/* Without the key every pair is closed (check_kinds refuses kinds that rotate). */
 static zp_status read_open_pairs(struct position *p, const struct gguf *g, zp_err *err)
 {
     const struct gguf_kv *pairs, *offsets;
     ZP_TRY(read_pair_lists(g, "zerope.position.pairs_open", p, &pairs, &offsets, err));
-    ZP_FAIL_IF(!pairs, err, ZP_BAD_FILE, "key zerope.position.pairs_open is missing beside zerope.position.kind");
     for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++) {
         struct position_head *head = &p->heads[i];
         bool seen[512] = {false};
         uint32_t slot = 0;
-        for (int64_t at = gguf_item_int(offsets, i); at < gguf_item_int(offsets, i + 1); at++) {
+        int64_t begin = pairs ? gguf_item_int(offsets, i) : 0, end = pairs ? gguf_item_int(offsets, i + 1) : 0;
+        for (int64_t at = begin; at < end; at++) {
             int64_t pair = gguf_item_int(pairs, (uint64_t)at);
             ZP_FAIL_IF(seen[pair], err, ZP_BAD_FILE, "zerope.position.pairs_open names pair %lld twice in one head",
                        (long long)pair);

@@ -1,0 +1,40 @@
+/* plan.h: which gates close and which heads become local, in which order, within a budget on measured KL. */
+#ifndef EVAP_PLAN_H
+#define EVAP_PLAN_H
+
+#include "evap/fold.h"
+#include "evap/scan.h"
+
+enum unit_kind { UNIT_GATE, UNIT_PAIR, UNIT_LAYER, UNIT_LOCAL };
+struct unit {
+    enum unit_kind kind;
+    uint16_t layer, kv, pair;   /* PAIR: pair only; LAYER: layer only; LOCAL: layer and kv */
+    double cost;                /* estimate that ordered it */
+};
+
+struct plan {
+    uint32_t n_ctx, local_window;
+    double budget_kl, kl_mean;  /* kl_mean: measured on the planning windows */
+    bool folded;
+    struct unit *units;         /* in closing order: the first n_used are closed */
+    size_t n_units, n_used;
+    struct gateset set;         /* the outcome */
+    char *model_path, *text_path, *model_sha256;
+    struct arena arena;
+};
+
+/* Makes a plan with KL <= target on the planning windows. fold is fitted for the outcome and left installed in the
+ * calibration engine where folding is possible and wanted. */
+zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o, struct fold *fold,
+                    double target, zp_err *err);
+/* The same order, cut back to a lower target. */
+zp_status plan_shrink(struct plan *p, struct calib *c, struct fold *fold, double target, zp_err *err);
+/* Closes the first n units; re-fits the fold. */
+zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err);
+void plan_free(struct plan *p);
+zp_status plan_to_json(const struct plan *p, json_t **out, zp_err *err);
+zp_status plan_from_json(struct plan *p, const json_t *j, const struct position *position, zp_err *err);
+zp_status plan_read(struct plan *p, const char *path, const struct position *position, zp_err *err);
+zp_status plan_write(const struct plan *p, const char *path, zp_err *err);
+
+#endif
