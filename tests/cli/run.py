@@ -129,7 +129,7 @@ def main():
     parser.add_argument("--group", choices=["quick", "model"])
     parser.add_argument("--rewrite", action="store_true")
     parser.add_argument("names", nargs="*")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     names = args.names or sorted(n[:-3] for n in os.listdir(CASES) if n.endswith(".sh"))
     cases = [read_case(n) for n in names]
     cases = [c for c in cases if args.group in (None, c["group"])]
