@@ -43,21 +43,21 @@ const char *zp_version(void)
     return ZEROPE_VERSION;
 }
 
-void library_write_versions(struct json_write *w)
+void library_write_versions(struct json_build *w)
 {
     char pcre2[64] = "";
     if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof pcre2)
         pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
-    json_write_object(w, "libraries");
-    json_write_text(w, "pcre2", pcre2);
-    json_write_text(w, "utf8proc", utf8proc_version());
-    json_write_text(w, "jansson", jansson_version_str());
+    json_build_object(w, "libraries");
+    json_build_text(w, "pcre2", pcre2);
+    json_build_text(w, "utf8proc", utf8proc_version());
+    json_build_text(w, "jansson", jansson_version_str());
 #if defined(ZEROPE_HAVE_CAIRO)
-    json_write_text(w, "cairo", cairo_version_string());
+    json_build_text(w, "cairo", cairo_version_string());
 #else
-    json_write_null(w, "cairo");
+    json_build_null(w, "cairo");
 #endif
-    json_write_object_end(w);
+    json_build_object_end(w);
 }
 
 static const char *compiler_name(void)
@@ -72,38 +72,38 @@ static const char *compiler_name(void)
 }
 
 /* Levels that this build holds, whether or not the processor runs them. */
-static void write_levels(struct json_write *w)
+static void write_levels(struct json_build *w)
 {
-    json_write_array(w, "levels_built");
-    json_write_text(w, NULL, kern_level_name(KERN_REF));
+    json_build_array(w, "levels_built");
+    json_build_text(w, NULL, kern_level_name(KERN_REF));
     for (int level = KERN_AVX2; ZP_X86 && level < KERN_LEVEL_COUNT; level++)
-        json_write_text(w, NULL, kern_level_name((enum kern_level)level));
-    json_write_array_end(w);
-    json_write_text(w, "level", kern_level_name(kern_cpu_level()));
+        json_build_text(w, NULL, kern_level_name((enum kern_level)level));
+    json_build_array_end(w);
+    json_build_text(w, "level", kern_level_name(kern_cpu_level()));
 }
 
-static void write_features(struct json_write *w)
+static void write_features(struct json_build *w)
 {
     bool cairo = false;
 #if defined(ZEROPE_HAVE_CAIRO)
     cairo = true;
 #endif
-    json_write_object(w, NULL);
-    json_write_text(w, "version", ZEROPE_VERSION);
-    json_write_text(w, "compiler", compiler_name());
+    json_build_object(w, NULL);
+    json_build_text(w, "version", ZEROPE_VERSION);
+    json_build_text(w, "compiler", compiler_name());
     library_write_versions(w);
     write_levels(w);
-    json_write_object(w, "features");
-    json_write_bool(w, "png_pictures", cairo);
-    json_write_bool(w, "address_sanitizer", ZP_ASAN != 0);
-    json_write_object_end(w);
-    json_write_object_end(w);
+    json_build_object(w, "features");
+    json_build_bool(w, "png_pictures", cairo);
+    json_build_bool(w, "address_sanitizer", ZP_ASAN != 0);
+    json_build_object_end(w);
+    json_build_object_end(w);
 }
 
 zp_status zp_features_json(char **json, zp_err *err)
 {
-    struct json_write w;
-    json_write_open(&w, err);
+    struct json_build w;
+    json_build_open(&w, err);
     write_features(&w);
-    return json_write_finish(&w, json);
+    return json_build_finish(&w, json);
 }

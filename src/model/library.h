@@ -3,9 +3,9 @@
 #ifndef MODEL_LIBRARY_H
 #define MODEL_LIBRARY_H
 
-#include "model/json_write.h"
+#include "model/json_build.h"
 
 /* Member "libraries": name -> version in use. */
-void library_write_versions(struct json_write *w);
+void library_write_versions(struct json_build *w);
 
 #endif

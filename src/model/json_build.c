@@ -1,0 +1,165 @@
+/* json_build.c: JSON text over a buffer. Owns: the buffer until json_build_finish.
+ * B1 what it writes is one JSON document whatever the values are.  B2 the first failure is the one
+ * reported, and nothing is appended after it. */
+#include "model/json_build.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_DOCUMENT ((size_t)1 << 30)
+
+void json_build_open(struct json_build *w, zp_err *err)
+{
+    *w = (struct json_build){ .out = buffer_with_max(MEM_META, MAX_DOCUMENT), .err = err };
+}
+
+zp_status json_build_finish(struct json_build *w, char **out)
+{
+    zp_status status = w->status;
+    *out = NULL;
+    if (status == ZP_OK) *out = (char *)w->out.data;
+    else buffer_free(&w->out);
+    *w = (struct json_build){ .status = status };
+    return status;
+}
+
+static void put(struct json_build *w, const char *text, size_t size)
+{
+    if (w->status == ZP_OK) w->status = buffer_append(&w->out, text, size, w->err);
+}
+
+static void put_escaped(struct json_build *w, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef", shorts[] = "\"\"\\\\\nn\tt\rr\bb\ff";
+    for (const char *s = shorts; *s != '\0'; s += 2) {
+        if ((unsigned char)*s != c) continue;
+        put(w, (const char[]){ '\\', s[1] }, 2);
+        return;
+    }
+    put(w, (const char[]){ '\\', 'u', '0', '0', hex[c >> 4], hex[c & 15] }, 6);
+}
+
+static bool is_plain(char c)
+{
+    return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && c != 0x7f;
+}
+
+static void put_string(struct json_build *w, const char *text, size_t size)
+{
+    size_t at = 0, good = 0; /* [at, good) is well-formed */
+    put(w, "\"", 1);
+    while (at < size) {
+        size_t bad = 0, from = at;
+        if (at == good) good = utf8_is_valid(text + at, size - at, &bad) ? size : at + bad;
+        if (at == good) {
+            put(w, "\xef\xbf\xbd", 3);
+            good = ++at;
+            continue;
+        }
+        while (at < good && is_plain(text[at])) at++;
+        put(w, text + from, at - from);
+        if (at < good) put_escaped(w, (unsigned char)text[at++]);
+    }
+    put(w, "\"", 1);
+}
+
+static void begin_value(struct json_build *w, const char *key)
+{
+    if (w->comma) put(w, ", ", 2);
+    w->comma = true;
+    if (key == NULL) return;
+    put_string(w, key, strlen(key));
+    put(w, ": ", 2);
+}
+
+static void open_nest(struct json_build *w, const char *key, const char *bracket)
+{
+    begin_value(w, key);
+    put(w, bracket, 1);
+    w->comma = false;
+}
+
+static void close_nest(struct json_build *w, const char *bracket)
+{
+    put(w, bracket, 1);
+    w->comma = true;
+}
+
+void json_build_object(struct json_build *w, const char *key)
+{
+    open_nest(w, key, "{");
+}
+
+void json_build_object_end(struct json_build *w)
+{
+    close_nest(w, "}");
+}
+
+void json_build_array(struct json_build *w, const char *key)
+{
+    open_nest(w, key, "[");
+}
+
+void json_build_array_end(struct json_build *w)
+{
+    close_nest(w, "]");
+}
+
+void json_build_bytes(struct json_build *w, const char *key, const char *text, size_t size)
+{
+    begin_value(w, key);
+    put_string(w, text, size);
+}
+
+void json_build_text(struct json_build *w, const char *key, const char *text)
+{
+    if (text == NULL) json_build_null(w, key);
+    else json_build_bytes(w, key, text, strlen(text));
+}
+
+static void put_number(struct json_build *w, const char *key, char *text, int size)
+{
+    begin_value(w, key);
+    for (int i = 0; i < size; i++) /* the program around us may have set a locale */
+        if (text[i] == ',') text[i] = '.';
+    put(w, text, (size_t)size);
+}
+
+void json_build_int(struct json_build *w, const char *key, int64_t x)
+{
+    char text[32];
+    put_number(w, key, text, snprintf(text, sizeof text, "%lld", (long long)x));
+}
+
+void json_build_uint(struct json_build *w, const char *key, uint64_t x)
+{
+    char text[32];
+    put_number(w, key, text, snprintf(text, sizeof text, "%llu", (unsigned long long)x));
+}
+
+void json_build_real(struct json_build *w, const char *key, double x, int digits)
+{
+    char text[48];
+    if (!isfinite(x)) {
+        json_build_null(w, key);
+        return;
+    }
+    int size = snprintf(text, sizeof text, "%.*g", digits, x);
+    bool whole = strcspn(text, ".,e") == (size_t)size;
+    /* ".0" keeps it a real number for readers that tell 2 and 2.0 apart. */
+    if (whole) size = snprintf(text, sizeof text, "%.*g.0", digits, x);
+    put_number(w, key, text, size);
+}
+
+void json_build_bool(struct json_build *w, const char *key, bool x)
+{
+    begin_value(w, key);
+    put(w, x ? "true" : "false", x ? 4 : 5);
+}
+
+void json_build_null(struct json_build *w, const char *key)
+{
+    begin_value(w, key);
+    put(w, "null", 4);
+}
