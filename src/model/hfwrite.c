@@ -11,6 +11,7 @@
 #include "kern/quant.h"
 #include "model/hfconfig_write.h"
 #include "model/hftensors.h"
+#include "model/json_write.h"
 #include "model/safetensors_write.h"
 
 /* A matrix whose rows go from interleaved to half-split order while it is written. */
@@ -259,11 +260,6 @@ static zp_status write_file(struct writing *w, const char *folder, const struct 
     return status;
 }
 
-static int append_piece(const char *text, size_t size, void *arg)
-{
-    return buffer_append(arg, text, size, NULL) == ZP_OK ? 0 : -1;
-}
-
 static zp_status write_config(struct writing *w, const char *folder, const json_t *root,
                               zp_err *err)
 {
@@ -272,10 +268,7 @@ static zp_status write_config(struct writing *w, const char *folder, const json_
     ZP_TRY(join(w, folder, "config.json", &path, err));
     /* 15 digits: what a shortest f32 needs, without the noise of a double's 17. */
     size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(15);
-    zp_status status = ZP_OK;
-    if (json_dump_callback(root, append_piece, &text, flags) != 0)
-        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
-                             "not enough memory for config.json");
+    zp_status status = json_write_text(root, flags, &text, err);
     if (status == ZP_OK) status = buffer_append_text(&text, "\n", err);
     if (status == ZP_OK) status = os_write_file(path, text.data, text.size, err);
     buffer_free(&text);

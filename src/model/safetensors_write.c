@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/status.h"
-#include "model/json_read.h"
+#include "model/json_write.h"
 
 #define FILL_BYTES ((size_t)1 << 20)
 
@@ -58,17 +58,10 @@ static zp_status make_header(const struct safetensors_out *tensors, uint32_t n, 
     return ZP_OK;
 }
 
-static int append_piece(const char *text, size_t size, void *arg)
-{
-    return buffer_append(arg, text, size, NULL) == ZP_OK ? 0 : -1;
-}
-
 static zp_status header_text(const json_t *root, struct buffer *out, zp_err *err)
 {
     static const char spaces[8] = {' ', ' ', ' ', ' ', ' ', ' ', ' ', ' '};
-    int failed = json_dump_callback(root, append_piece, out, JSON_COMPACT);
-    ZP_FAIL_IF(failed != 0, err, ZP_NO_MEMORY,
-               "not enough memory for the header, or it exceeds %zu", SAFETENSORS_MAX_HEADER);
+    ZP_TRY(json_write_text(root, JSON_COMPACT, out, err));
     return buffer_append(out, spaces, (8 - out->size % 8) % 8, err);
 }
 
@@ -200,9 +193,7 @@ static zp_status write_index(const char *folder, const json_t *root, zp_err *err
     struct buffer path = buffer_with_max(MEM_META, 1 << 16);
     struct buffer text = buffer_with_max(MEM_META, SAFETENSORS_MAX_HEADER);
     zp_status status = buffer_printf(&path, err, "%s/model.safetensors.index.json", folder);
-    if (status == ZP_OK && json_dump_callback(root, append_piece, &text, JSON_INDENT(2)) != 0)
-        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
-                             "not enough memory for the index");
+    if (status == ZP_OK) status = json_write_text(root, JSON_INDENT(2), &text, err);
     if (status == ZP_OK) status = os_write_file((const char *)path.data, text.data, text.size, err);
     buffer_free(&path);
     buffer_free(&text);
