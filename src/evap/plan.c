@@ -112,9 +112,8 @@ static zp_status measure(struct plan *p, struct calib *c, struct fold *fold, siz
     return calib_step(c, "measuring the plan", n, p->n_units, err);
 }
 
-/* Longest prefix in [lo, hi] with KL <= target, to a grain of units; lo is known or assumed to fit. */
-static zp_status search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi, size_t grain,
-                        double target, zp_err *err)
+zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi, size_t grain,
+                      double target, zp_err *err)
 {
     double kl_lo = p->kl_mean;
     while (hi - lo > grain) {
@@ -151,7 +150,7 @@ static zp_status rank_again(struct plan *p, struct calib *c, const struct scan *
     double *importance = mem_array(MEM_EVAP, gateset_total(&p->set), sizeof *importance);
     ZP_FAIL_IF(!importance, err, ZP_NO_MEMORY, "not enough memory for the plan");
     zp_status status = plan_use(p, c, NULL, kept, err);
-    if (status == ZP_OK) status = local_errors_open(&now, &c->model->position, err);
+    if (status == ZP_OK) status = local_errors_open(&now, s->n_layer, s->n_kv, s->n_pair, err);
     if (status == ZP_OK) status = scanlocal_open(&local, c, s->n_queries, 0, 0, err);
     if (status == ZP_OK) status = scanlocal_run(local, &p->set, s->n_windows_local, &now, err);
     if (status == ZP_OK) {
@@ -171,11 +170,12 @@ static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *
     size_t total = gateset_total(&p->set), grain = total / 64 + 1;
     ZP_TRY(plan_use(p, c, NULL, kept, err));
     rank_gates(p, &p->set, s->importance, kept);
-    ZP_TRY(search(p, c, NULL, kept, p->n_units, grain * 2, target, err));
+    if (isinf(target)) return measure(p, c, fold, p->n_units, &p->kl_mean, err);
+    ZP_TRY(plan_search(p, c, NULL, kept, p->n_units, grain * 2, target, err));
     size_t used = p->n_used - kept;
     ZP_TRY(rank_again(p, c, s, kept + used * 3 / 4, err));
     size_t hi = p->n_used + used / 2 + grain * 2;
-    ZP_TRY(search(p, c, fold, p->n_used, hi < p->n_units ? hi : p->n_units, grain / 2 + 1, target, err));
+    ZP_TRY(plan_search(p, c, fold, p->n_used, hi < p->n_units ? hi : p->n_units, grain / 2 + 1, target, err));
     return ZP_OK;
 }
 
@@ -191,14 +191,14 @@ static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s
     if (fold) fold_remove(fold, c);
     if (o->uniform || o->uniform_slow) {
         rank_pairs(p, s, o->uniform_slow);
-        return search(p, c, fold, 0, p->n_units, 0, target, err);
+        return plan_search(p, c, fold, 0, p->n_units, 0, target, err);
     }
     if (o->local_window) {
         rank_local(p, s);
-        ZP_TRY(search(p, c, NULL, 0, p->n_units, 0, target, err));
+        ZP_TRY(plan_search(p, c, NULL, 0, p->n_units, 0, target, err));
     } else if (o->layers) {
         rank_layers(p, s);
-        ZP_TRY(search(p, c, NULL, 0, p->n_units, 0, target, err));
+        ZP_TRY(plan_search(p, c, NULL, 0, p->n_units, 0, target, err));
     }
     return plan_gates(p, c, s, fold, p->n_used, target, err);
 }
@@ -209,10 +209,4 @@ zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const
     zp_status status = plan_fill(p, c, s, o, fold, target, err);
     if (status != ZP_OK) plan_free(p);
     return status;
-}
-
-zp_status plan_shrink(struct plan *p, struct calib *c, struct fold *fold, double target, zp_err *err)
-{
-    if (p->n_used == 0) return ZP_OK;
-    return search(p, c, fold, 0, p->n_used - 1, p->n_units / 64, target, err);
 }

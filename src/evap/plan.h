@@ -19,7 +19,7 @@ struct plan {
     struct unit *units;         /* in closing order: the first n_used are closed */
     size_t n_units, n_used;
     struct gateset set;         /* the outcome */
-    char *model_path, *text_path, *model_sha256;
+    char *model_sha256;
     struct arena arena;
 };
 
@@ -27,14 +27,11 @@ struct plan {
  * calibration engine where folding is possible and wanted. */
 zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o, struct fold *fold,
                     double target, zp_err *err);
-/* The same order, cut back to a lower target. */
-zp_status plan_shrink(struct plan *p, struct calib *c, struct fold *fold, double target, zp_err *err);
 /* Closes the first n units; re-fits the fold. */
 zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err);
 void plan_free(struct plan *p);
-zp_status plan_to_json(const struct plan *p, json_t **out, zp_err *err);
-zp_status plan_from_json(struct plan *p, const json_t *j, const struct position *position, zp_err *err);
-zp_status plan_read(struct plan *p, const char *path, const struct position *position, zp_err *err);
-zp_status plan_write(const struct plan *p, const char *path, zp_err *err);
+/* Longest prefix between lo and hi units with KL <= target, to a grain; lo is assumed to fit. */
+zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi, size_t grain,
+                      double target, zp_err *err);
 
 #endif

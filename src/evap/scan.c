@@ -20,16 +20,16 @@ static zp_status take(struct scan *s, double **out, size_t n, zp_err *err)
     return ZP_OK;
 }
 
-static zp_status place(struct scan *s, const struct position *p, zp_err *err)
+zp_status scan_place(struct scan *s, uint32_t n_layer, uint32_t n_kv, uint32_t n_pair, zp_err *err)
 {
-    size_t heads = (size_t)p->n_layer * p->n_kv;
-    s->n_layer = p->n_layer, s->n_kv = p->n_kv, s->n_pair = p->n_pair;
+    size_t heads = (size_t)n_layer * n_kv;
+    s->n_layer = n_layer, s->n_kv = n_kv, s->n_pair = n_pair;
     s->arena.tag = MEM_EVAP;
-    ZP_TRY(local_errors_open(&s->local, p, err));
-    ZP_TRY(take(s, &s->kl_layer, p->n_layer, err));
+    ZP_TRY(local_errors_open(&s->local, n_layer, n_kv, n_pair, err));
+    ZP_TRY(take(s, &s->kl_layer, n_layer, err));
     ZP_TRY(take(s, &s->kl_head, heads, err));
-    ZP_TRY(take(s, &s->kl_pair, p->n_pair, err));
-    ZP_TRY(take(s, &s->importance, heads * p->n_pair, err));
+    ZP_TRY(take(s, &s->kl_pair, n_pair, err));
+    ZP_TRY(take(s, &s->importance, heads * n_pair, err));
     ZP_TRY(take(s, &s->kl_local, heads, err));
     return take(s, &s->nll_rise, heads, err);
 }
@@ -57,14 +57,15 @@ static bool close_box(struct gateset *g, uint32_t l0, uint32_t l1, uint32_t k0, 
     return any;
 }
 
-static zp_status kl_of_box(struct calib *c, const struct gateset *file, uint32_t box[6], double *kl, zp_err *err)
+static zp_status kl_of_box(const struct scan *s, struct calib *c, const struct gateset *file, const uint32_t box[6],
+                           double *kl, zp_err *err)
 {
     struct gateset g;
     ZP_TRY(gateset_copy(&g, file, err));
     zp_status status = ZP_OK;
     *kl = -1.0;
     if (close_box(&g, box[0], box[1], box[2], box[3], box[4], box[5]))
-        status = calib_kl(c, &g, box[0], c->n_restart, kl, err);
+        status = calib_kl(c, &g, box[0], s->n_windows_kl, kl, err);
     gateset_free(&g);
     return status;
 }
@@ -75,7 +76,7 @@ static zp_status measure_boxes(struct scan *s, struct calib *c, const struct gat
     uint64_t total = L * K + (K > 1 ? L : 0) + P, done = 0;
     for (uint32_t l = 0; l < L; l++)
         for (uint32_t k = 0; k < K; k++) {
-            ZP_TRY(kl_of_box(c, file, (uint32_t[]){l, l + 1, k, k + 1, 0, P}, &s->kl_head[l * K + k], err));
+            ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){l, l + 1, k, k + 1, 0, P}, &s->kl_head[l * K + k], err));
             ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
         }
     for (uint32_t l = 0; l < L; l++) {
@@ -83,11 +84,11 @@ static zp_status measure_boxes(struct scan *s, struct calib *c, const struct gat
             s->kl_layer[l] = s->kl_head[l];
             continue;
         }
-        ZP_TRY(kl_of_box(c, file, (uint32_t[]){l, l + 1, 0, K, 0, P}, &s->kl_layer[l], err));
+        ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){l, l + 1, 0, K, 0, P}, &s->kl_layer[l], err));
         ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
     }
     for (uint32_t i = 0; i < P; i++) {
-        ZP_TRY(kl_of_box(c, file, (uint32_t[]){0, L, 0, K, i, i + 1}, &s->kl_pair[i], err));
+        ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){0, L, 0, K, i, i + 1}, &s->kl_pair[i], err));
         ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
     }
     return ZP_OK;
@@ -183,7 +184,7 @@ static zp_status measure_local(struct scan *s, struct calib *c, const struct gat
         ZP_TRY(gateset_copy(&g, file, err));
         g.window[i] = s->local_window;
         g.n_sink = SCAN_SINKS;
-        zp_status status = calib_kl(c, &g, layer, c->n_restart, &s->kl_local[i], err);
+        zp_status status = calib_kl(c, &g, layer, s->n_windows_kl, &s->kl_local[i], err);
         if (status == ZP_OK) status = probes_rise(probes, c, &g, layer, &s->nll_rise[i], err);
         gateset_free(&g);
         ZP_TRY(status);
@@ -248,11 +249,12 @@ static zp_status copy_text(struct scan *s, char **out, const char *text, zp_err 
 static zp_status measure_all(struct scan *s, struct calib *c, const zp_scan_options *o, zp_err *err)
 {
     struct gateset file;
-    ZP_TRY(place(s, &c->model->position, err));
+    const struct position *p = &c->model->position;
+    ZP_TRY(scan_place(s, p->n_layer, p->n_kv, p->n_pair, err));
     s->n_ctx = c->n_ctx;
     s->local_window = o->local_window;
     s->n_windows_local = (uint32_t)c->windows.n;
-    s->n_windows_kl = c->n_restart;
+    s->n_windows_kl = o->n_windows_kl < c->n_restart ? o->n_windows_kl : c->n_restart;
     s->n_queries = 32;
     ZP_TRY(copy_text(s, &s->model_sha256, c->model->sha256, err));
     ZP_TRY(gateset_open(&file, &c->model->position, err));

@@ -19,15 +19,13 @@ struct scan {
     double *kl_local;        /* (n_layer, n_kv) KL with the head made local */
     double *nll_rise;        /* (n_layer, n_kv) rise in NLL of retrieval answers, nats a token */
     struct arena arena;
-    char *model_path, *text_path, *model_sha256;
+    char *model_sha256;
 };
 
 zp_status scan_measure(struct scan *s, struct calib *c, const zp_scan_options *o, zp_err *err);
 void scan_free(struct scan *s);
-zp_status scan_to_json(const struct scan *s, json_t **out, zp_err *err);
-zp_status scan_from_json(struct scan *s, const json_t *j, zp_err *err);
-zp_status scan_read(struct scan *s, const char *path, zp_err *err);
-zp_status scan_write(const struct scan *s, const char *path, zp_err *err);
+/* Room for the results; scan_free accepts a half-placed one. */
+zp_status scan_place(struct scan *s, uint32_t n_layer, uint32_t n_kv, uint32_t n_pair, zp_err *err);
 
 /* Estimated KL of closing each gate on top of what local errors were measured with. out (n_layer, n_kv, n_pair);
  * closed gates get 0. */

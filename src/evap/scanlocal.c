@@ -39,12 +39,12 @@ struct scanlocal {
     uint32_t layer, n_tok;
 };
 
-zp_status local_errors_open(struct local_errors *e, const struct position *p, zp_err *err)
+zp_status local_errors_open(struct local_errors *e, uint32_t n_layer, uint32_t n_kv, uint32_t n_pair, zp_err *err)
 {
-    size_t heads = (size_t)p->n_layer * p->n_kv;
+    size_t heads = (size_t)n_layer * n_kv;
     memset(e, 0, sizeof *e);
     float **parts[] = {&e->gate, &e->now, &e->all, &e->local, &e->output};
-    size_t sizes[] = {heads * p->n_pair, heads, heads, heads, p->n_layer};
+    size_t sizes[] = {heads * n_pair, heads, heads, heads, n_layer};
     for (size_t i = 0; i < ZP_COUNT(parts); i++)
         if (!(*parts[i] = mem_zalloc(MEM_EVAP, sizes[i] * sizeof(float)))) {
             local_errors_free(e);

@@ -13,7 +13,7 @@ struct local_errors {
     float *local;   /* (n_layer, n_kv) error with reach local_window + sinks; 0 when not asked */
     float *output;  /* (n_layer) mean |W_o o|^2 of the original */
 };
-zp_status local_errors_open(struct local_errors *e, const struct position *p, zp_err *err);
+zp_status local_errors_open(struct local_errors *e, uint32_t n_layer, uint32_t n_kv, uint32_t n_pair, zp_err *err);
 void local_errors_free(struct local_errors *e);
 
 struct scanlocal;  /* scratch kept between calls */
