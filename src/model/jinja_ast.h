@@ -5,7 +5,7 @@
 
 #include "model/jinja_value.h"
 
-enum node_kind {
+enum jnode_kind {
     /* expressions */
     N_CONST,
     N_NAME,
@@ -49,7 +49,7 @@ enum node_kind {
     N_CONTINUE
 };
 
-enum node_op {
+enum jnode_op {
     OP_ADD,
     OP_SUB,
     OP_MUL,
@@ -67,8 +67,8 @@ enum node_op {
     OP_NOT_IN
 };
 
-struct nodes {
-    struct node **at;
+struct jnodes {
+    struct jnode **at;
     size_t n, room;
 };
 
@@ -84,17 +84,17 @@ struct nodes {
  * SET a (target) b | SET_BLOCK a b (filter or NULL) body | WITH kids (target, value ...) body
  * MACRO name kids (NAME, default in its a) body uses_*
  * CALL_BLOCK a (CALL) kids body uses_* | FILTER_BLOCK a body | GENERATION body */
-struct node {
-    enum node_kind kind;
-    enum node_op op;
+struct jnode {
+    enum jnode_kind kind;
+    enum jnode_op op;
     uint32_t at;   /* byte offset in the source, for messages */
     uint32_t name; /* name number */
     bool flag, uses_varargs, uses_kwargs, uses_caller;
     struct jv value;
     const struct jstr *text;        /* attribute, keyword, filter or test name */
     const struct jbuiltin *builtin; /* NULL: unknown name, an error when it is reached */
-    struct node *a, *b, *c, *d;
-    struct nodes kids, body, other;
+    struct jnode *a, *b, *c, *d;
+    struct jnodes kids, body, other;
 };
 
 /* name = what messages call the template. Names are numbered; `special` ones are looked up by the
@@ -104,7 +104,7 @@ struct jinja_program {
     const char *name;
     const char *source;
     size_t size;
-    struct nodes body;
+    struct jnodes body;
     const char **names;
     uint32_t n_names, names_room;
     uint32_t *name_index, n_index;

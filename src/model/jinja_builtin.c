@@ -92,7 +92,7 @@ zp_status jinja_call_builtin(struct jinja *c, const struct jbuiltin *b, const ch
     return b->fn(c, self, slot, args, out);
 }
 
-zp_status arg_int(struct jinja *c, struct jv v, const char *name, int64_t *out)
+zp_status jarg_int(struct jinja *c, struct jv v, const char *name, int64_t *out)
 {
     if (v.kind == J_MISSING) return ZP_OK;
     if (v.kind == J_UNDEFINED) return jv_fail_undefined(c, v);
@@ -102,7 +102,7 @@ zp_status arg_int(struct jinja *c, struct jv v, const char *name, int64_t *out)
     return ZP_OK;
 }
 
-zp_status arg_str(struct jinja *c, struct jv v, const char *name, const struct jstr **out)
+zp_status jarg_str(struct jinja *c, struct jv v, const char *name, const struct jstr **out)
 {
     if (v.kind == J_MISSING) return ZP_OK;
     if (v.kind == J_UNDEFINED) return jv_fail_undefined(c, v);

@@ -16,9 +16,9 @@ zp_status jinja_call_builtin(struct jinja *c, const struct jbuiltin *b, const ch
                              struct jv self, const struct jargs *args, struct jv *out);
 
 /* Reading bound arguments; name is for the message. Absent ones leave *out as it was. */
-zp_status arg_int(struct jinja *c, struct jv v, const char *name, int64_t *out);
-zp_status arg_str(struct jinja *c, struct jv v, const char *name, const struct jstr **out);
-ZP_INLINE bool arg_truth(struct jv v, bool otherwise)
+zp_status jarg_int(struct jinja *c, struct jv v, const char *name, int64_t *out);
+zp_status jarg_str(struct jinja *c, struct jv v, const char *name, const struct jstr **out);
+ZP_INLINE bool jarg_truth(struct jv v, bool otherwise)
 {
     return v.kind == J_MISSING ? otherwise : jv_truth(v);
 }

@@ -115,7 +115,7 @@ static const struct expansion expansions[] = {
     { 0xFB17, { 0x0544, 0x053D, 0 }, { 0x0544, 0x056D, 0 } },
 };
 
-size_t text_decode(const char *p, const char *end, uint32_t *cp)
+size_t jchar_decode(const char *p, const char *end, uint32_t *cp)
 {
     const uint8_t *b = (const uint8_t *)p;
     size_t left = (size_t)(end - p);
@@ -134,7 +134,7 @@ size_t text_decode(const char *p, const char *end, uint32_t *cp)
     return n;
 }
 
-size_t text_encode(uint32_t cp, char out[4])
+size_t jchar_encode(uint32_t cp, char out[4])
 {
     if (cp < 0x80) {
         out[0] = (char)cp;
@@ -146,21 +146,21 @@ size_t text_encode(uint32_t cp, char out[4])
     return n;
 }
 
-size_t text_count(const char *data, size_t size)
+size_t jchar_count(const char *data, size_t size)
 {
     size_t n = 0;
     for (size_t i = 0; i < size; i++) n += ((uint8_t)data[i] & 0xC0) != 0x80;
     return n;
 }
 
-bool text_is_space(uint32_t cp)
+bool jchar_is_space(uint32_t cp)
 {
     if (cp < 0x80) return cp == ' ' || (cp >= 9 && cp <= 13) || (cp >= 0x1C && cp <= 0x1F);
     return cp == 0x85 || cp == 0xA0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) ||
            cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
-bool text_is_printable(uint32_t cp)
+bool jchar_is_printable(uint32_t cp)
 {
     if (cp == ' ') return true;
     switch (utf8proc_category((utf8proc_int32_t)cp)) {
@@ -176,13 +176,13 @@ bool text_is_printable(uint32_t cp)
     }
 }
 
-bool text_is_letter(uint32_t cp)
+bool jchar_is_letter(uint32_t cp)
 {
     utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)cp);
     return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
 }
 
-bool text_is_digit(uint32_t cp)
+bool jchar_is_digit(uint32_t cp)
 {
     return utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_ND;
 }
@@ -212,26 +212,26 @@ static bool in_ranges(uint32_t cp, const struct char_range *ranges, size_t n)
     return false;
 }
 
-bool text_is_upper(uint32_t cp)
+bool jchar_is_upper(uint32_t cp)
 {
     if (cp < 0x80) return cp >= 'A' && cp <= 'Z';
     return utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LU ||
            in_ranges(cp, other_upper, ZP_COUNT(other_upper));
 }
 
-bool text_is_lower(uint32_t cp)
+bool jchar_is_lower(uint32_t cp)
 {
     if (cp < 0x80) return cp >= 'a' && cp <= 'z';
     return utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LL ||
            in_ranges(cp, other_lower, ZP_COUNT(other_lower));
 }
 
-bool text_is_title(uint32_t cp)
+bool jchar_is_title(uint32_t cp)
 {
     return cp >= 0x80 && utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LT;
 }
 
-bool text_is_case_ignorable(uint32_t cp)
+bool jchar_is_case_ignorable(uint32_t cp)
 {
     if (cp == '\'' || cp == '.' || cp == ':' || cp == '^' || cp == '`' || cp == 0xB7 ||
         cp == 0x2019)
@@ -258,7 +258,7 @@ static const struct expansion *find_expansion(uint32_t cp)
     return NULL;
 }
 
-size_t text_map_case(uint32_t cp, enum text_case to, uint32_t out[3])
+size_t jchar_map_case(uint32_t cp, enum jchar_case to, uint32_t out[3])
 {
     const struct expansion *e = cp >= 0x80 && to != CASE_LOWER ? find_expansion(cp) : NULL;
     if (e != NULL) {

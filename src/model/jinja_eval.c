@@ -12,7 +12,7 @@
 #include "model/jinja_print.h"
 #include "model/jinja_scope.h"
 
-static zp_status eval_list(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_list(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     struct jlist *list;
     ZP_TRY(jlist_new(c, n->kids.n, &list));
@@ -25,7 +25,7 @@ static zp_status eval_list(struct jinja *c, const struct node *n, struct jv *out
     return ZP_OK;
 }
 
-static zp_status eval_dict(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_dict(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     struct jdict *dict;
     ZP_TRY(jdict_new(c, &dict));
@@ -40,10 +40,10 @@ static zp_status eval_dict(struct jinja *c, const struct node *n, struct jv *out
     return ZP_OK;
 }
 
-static zp_status eval_slice(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_slice(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     struct jv object, part[3] = { jv_missing(), jv_missing(), jv_missing() };
-    const struct node *nodes[3] = { n->b, n->c, n->d };
+    const struct jnode *nodes[3] = { n->b, n->c, n->d };
     ZP_TRY(jinja_eval(c, n->a, &object));
     for (int i = 0; i < 3; i++)
         if (nodes[i] != NULL) ZP_TRY(jinja_eval(c, nodes[i], &part[i]));
@@ -51,13 +51,13 @@ static zp_status eval_slice(struct jinja *c, const struct node *n, struct jv *ou
     return jinja_slice(c, object, part, out);
 }
 
-static zp_status eval_compare(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_compare(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     struct jv left;
     bool holds = true;
     ZP_TRY(jinja_eval(c, n->a, &left));
     for (size_t i = 0; i < n->kids.n && holds; i++) {
-        const struct node *operand = n->kids.at[i];
+        const struct jnode *operand = n->kids.at[i];
         struct jv right;
         ZP_TRY(jinja_eval(c, operand->a, &right));
         c->at = operand->at;
@@ -68,7 +68,7 @@ static zp_status eval_compare(struct jinja *c, const struct node *n, struct jv *
     return ZP_OK;
 }
 
-static zp_status eval_concat(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_concat(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     const struct jstr *text;
     struct jv item;
@@ -144,14 +144,14 @@ static zp_status spread_dict(struct jinja *c, struct jargs *args, struct jv valu
     return ZP_OK;
 }
 
-static zp_status eval_arguments(struct jinja *c, const struct nodes *kids, struct jargs *args)
+static zp_status eval_arguments(struct jinja *c, const struct jnodes *kids, struct jargs *args)
 {
     size_t room_pos = kids->n, room_kw = kids->n + 1; /* one more for caller= */
     *args = (struct jargs){ 0 };
     if (room_pos != 0) J_NEW(args->pos, c, room_pos);
     J_NEW(args->kw, c, room_kw);
     for (size_t i = 0; i < kids->n; i++) {
-        const struct node *arg = kids->at[i];
+        const struct jnode *arg = kids->at[i];
         struct jv value;
         bool wrapped = arg->kind == N_KEYWORD || arg->kind == N_STAR || arg->kind == N_STAR_STAR;
         ZP_TRY(jinja_eval(c, wrapped ? arg->a : arg, &value));
@@ -190,7 +190,7 @@ zp_status jinja_call(struct jinja *c, struct jv callee, const struct jargs *args
     }
 }
 
-zp_status jinja_eval_call(struct jinja *c, const struct node *n, struct jv caller, struct jv *out)
+zp_status jinja_eval_call(struct jinja *c, const struct jnode *n, struct jv caller, struct jv *out)
 {
     static const struct jstr caller_name = { .data = "caller", .size = 6, .n_char = 6 };
     struct jv callee;
@@ -202,7 +202,7 @@ zp_status jinja_eval_call(struct jinja *c, const struct node *n, struct jv calle
     return jinja_call(c, callee, &args, out);
 }
 
-static zp_status apply_filter(struct jinja *c, const struct node *n, struct jv value,
+static zp_status apply_filter(struct jinja *c, const struct jnode *n, struct jv value,
                               struct jv *out)
 {
     struct jargs args;
@@ -213,7 +213,7 @@ static zp_status apply_filter(struct jinja *c, const struct node *n, struct jv v
     return jinja_call_builtin(c, n->builtin, "filter", value, &args, out);
 }
 
-zp_status jinja_eval_filters(struct jinja *c, const struct node *n, struct jv text, struct jv *out)
+zp_status jinja_eval_filters(struct jinja *c, const struct jnode *n, struct jv text, struct jv *out)
 {
     struct jv value = text;
     ZP_TRY(jinja_enter(c));
@@ -223,7 +223,7 @@ zp_status jinja_eval_filters(struct jinja *c, const struct node *n, struct jv te
     return ZP_OK;
 }
 
-static zp_status eval_test(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_test(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     struct jv value;
     struct jargs args;
@@ -237,13 +237,13 @@ static zp_status eval_test(struct jinja *c, const struct node *n, struct jv *out
 
 /* ---- nodes ---- */
 
-static zp_status eval_short_circuit(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_short_circuit(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     ZP_TRY(jinja_eval(c, n->a, out));
     return jv_truth(*out) == (n->kind == N_AND) ? jinja_eval(c, n->b, out) : ZP_OK;
 }
 
-static zp_status eval_condition(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_condition(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     struct jv test;
     ZP_TRY(jinja_eval(c, n->a, &test));
@@ -253,7 +253,7 @@ static zp_status eval_condition(struct jinja *c, const struct node *n, struct jv
     return ZP_OK;
 }
 
-static zp_status eval_operands(struct jinja *c, const struct node *n, struct jv *a, struct jv *b)
+static zp_status eval_operands(struct jinja *c, const struct jnode *n, struct jv *a, struct jv *b)
 {
     ZP_TRY(jinja_eval(c, n->a, a));
     if (n->b != NULL) ZP_TRY(jinja_eval(c, n->b, b));
@@ -261,7 +261,7 @@ static zp_status eval_operands(struct jinja *c, const struct node *n, struct jv 
     return ZP_OK;
 }
 
-static zp_status eval_operator(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_operator(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     struct jv a, b = jv_missing();
     ZP_TRY(eval_operands(c, n, &a, &b));
@@ -280,7 +280,7 @@ static zp_status eval_operator(struct jinja *c, const struct node *n, struct jv 
     }
 }
 
-static zp_status eval_node(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status eval_node(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     switch (n->kind) {
     case N_CONST: *out = n->value; return ZP_OK;
@@ -307,7 +307,7 @@ static zp_status eval_node(struct jinja *c, const struct node *n, struct jv *out
     }
 }
 
-zp_status jinja_eval(struct jinja *c, const struct node *n, struct jv *out)
+zp_status jinja_eval(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     c->at = n->at;
     ZP_TRY(jinja_step(c, 1));

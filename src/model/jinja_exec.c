@@ -9,7 +9,7 @@
 #include "model/jinja_print.h"
 #include "model/jinja_scope.h"
 
-static zp_status assign_tuple(struct jinja *c, const struct node *target, struct jv value)
+static zp_status assign_tuple(struct jinja *c, const struct jnode *target, struct jv value)
 {
     struct jlist *list;
     size_t n = target->kids.n;
@@ -20,7 +20,7 @@ static zp_status assign_tuple(struct jinja *c, const struct node *target, struct
     return ZP_OK;
 }
 
-zp_status jinja_assign(struct jinja *c, const struct node *target, struct jv value)
+zp_status jinja_assign(struct jinja *c, const struct jnode *target, struct jv value)
 {
     c->at = target->at;
     if (target->kind == N_NAME) return jscope_set(c, c->scope, target->name, value);
@@ -38,8 +38,8 @@ zp_status jinja_assign(struct jinja *c, const struct node *target, struct jv val
 }
 
 /* Runs a body in a scope of its own and gives what it wrote as a string. */
-static zp_status capture(struct jinja *c, const struct nodes *body, struct jscope *scope,
-                         enum flow *flow, struct jv *out)
+static zp_status capture(struct jinja *c, const struct jnodes *body, struct jscope *scope,
+                         enum jflow *flow, struct jv *out)
 {
     struct jtext text = { .c = c }, *outside_text = c->out;
     struct jscope *outside = c->scope;
@@ -51,7 +51,7 @@ static zp_status capture(struct jinja *c, const struct nodes *body, struct jscop
     return jtext_finish(&text, out);
 }
 
-static zp_status exec_print(struct jinja *c, const struct node *n)
+static zp_status exec_print(struct jinja *c, const struct jnode *n)
 {
     for (size_t i = 0; i < n->kids.n; i++) {
         struct jv v;
@@ -62,7 +62,7 @@ static zp_status exec_print(struct jinja *c, const struct node *n)
     return ZP_OK;
 }
 
-static zp_status exec_if(struct jinja *c, const struct node *n, enum flow *flow)
+static zp_status exec_if(struct jinja *c, const struct jnode *n, enum jflow *flow)
 {
     struct jv test;
     ZP_TRY(jinja_eval(c, n->a, &test));
@@ -74,9 +74,9 @@ static zp_status exec_if(struct jinja *c, const struct node *n, enum flow *flow)
     return jinja_exec(c, &n->other, flow);
 }
 
-static zp_status run_loop(struct jinja *c, struct jloop *loop, enum flow *flow)
+static zp_status run_loop(struct jinja *c, struct jloop *loop, enum jflow *flow)
 {
-    const struct node *n = loop->node;
+    const struct jnode *n = loop->node;
     struct jscope *outside = loop->scope;
     bool completed = false; /* Jinja runs the else part unless some round reached its end */
     for (;;) {
@@ -89,7 +89,7 @@ static zp_status run_loop(struct jinja *c, struct jloop *loop, enum flow *flow)
         ZP_TRY(jscope_set(c, c->scope, c->program->id_loop,
                           (struct jv){ .kind = J_LOOP, .u.loop = loop }));
         ZP_TRY(jinja_assign(c, n->a, item));
-        enum flow inside = FLOW_ON;
+        enum jflow inside = FLOW_ON;
         ZP_TRY(jinja_exec(c, &n->body, &inside));
         c->scope = outside;
         completed |= inside == FLOW_ON;
@@ -102,7 +102,7 @@ static zp_status run_loop(struct jinja *c, struct jloop *loop, enum flow *flow)
     return ZP_OK;
 }
 
-static zp_status exec_for(struct jinja *c, const struct node *n, enum flow *flow)
+static zp_status exec_for(struct jinja *c, const struct jnode *n, enum jflow *flow)
 {
     struct jv iterable;
     struct jloop *loop;
@@ -119,7 +119,7 @@ zp_status jinja_call_loop(struct jinja *c, const struct jloop *loop, struct jv i
     struct jtext text = { .c = c }, *outside_text = c->out;
     struct jscope *outside = c->scope;
     struct jloop *inner;
-    enum flow flow = FLOW_ON;
+    enum jflow flow = FLOW_ON;
     ZP_TRY(jinja_enter(c));
     ZP_TRY(jloop_open(c, loop->node, iterable, loop->scope, loop->depth0 + 1, &inner));
     c->out = &text;
@@ -131,7 +131,7 @@ zp_status jinja_call_loop(struct jinja *c, const struct jloop *loop, struct jv i
     return jtext_finish(&text, out);
 }
 
-static zp_status exec_set_block(struct jinja *c, const struct node *n, enum flow *flow)
+static zp_status exec_set_block(struct jinja *c, const struct jnode *n, enum jflow *flow)
 {
     struct jscope *scope;
     struct jv text;
@@ -142,7 +142,7 @@ static zp_status exec_set_block(struct jinja *c, const struct node *n, enum flow
     return jinja_assign(c, n->a, text);
 }
 
-static zp_status exec_filter_block(struct jinja *c, const struct node *n, enum flow *flow)
+static zp_status exec_filter_block(struct jinja *c, const struct jnode *n, enum jflow *flow)
 {
     struct jscope *scope;
     struct jv text;
@@ -157,7 +157,7 @@ static zp_status exec_filter_block(struct jinja *c, const struct node *n, enum f
     return jtext_append_str(c->out, text.u.s);
 }
 
-static zp_status exec_with(struct jinja *c, const struct node *n, enum flow *flow)
+static zp_status exec_with(struct jinja *c, const struct jnode *n, enum jflow *flow)
 {
     struct jscope *outside = c->scope, *scope;
     ZP_TRY(jscope_new(c, outside, &scope));
@@ -174,7 +174,7 @@ static zp_status exec_with(struct jinja *c, const struct node *n, enum flow *flo
     return ZP_OK;
 }
 
-static zp_status new_macro(struct jinja *c, const struct node *n, struct jv *out)
+static zp_status new_macro(struct jinja *c, const struct jnode *n, struct jv *out)
 {
     struct jmacro *macro;
     J_NEW(macro, c, 1);
@@ -183,7 +183,7 @@ static zp_status new_macro(struct jinja *c, const struct node *n, struct jv *out
     return ZP_OK;
 }
 
-static zp_status exec_call_block(struct jinja *c, const struct node *n)
+static zp_status exec_call_block(struct jinja *c, const struct jnode *n)
 {
     struct jv caller, result;
     ZP_TRY(new_macro(c, n, &caller));
@@ -192,17 +192,17 @@ static zp_status exec_call_block(struct jinja *c, const struct node *n)
     return jtext_append_value(c->out, result);
 }
 
-static zp_status exec_generation(struct jinja *c, const struct node *n)
+static zp_status exec_generation(struct jinja *c, const struct jnode *n)
 {
     struct jscope *outside = c->scope;
-    enum flow flow = FLOW_ON;
+    enum jflow flow = FLOW_ON;
     ZP_TRY(jscope_new(c, outside, &c->scope));
     ZP_TRY(jinja_exec(c, &n->body, &flow));
     c->scope = outside;
     return ZP_OK;
 }
 
-static zp_status exec_one(struct jinja *c, const struct node *n, enum flow *flow)
+static zp_status exec_one(struct jinja *c, const struct jnode *n, enum jflow *flow)
 {
     struct jv v;
     c->at = n->at;
@@ -224,7 +224,7 @@ static zp_status exec_one(struct jinja *c, const struct node *n, enum flow *flow
     }
 }
 
-zp_status jinja_exec(struct jinja *c, const struct nodes *body, enum flow *flow)
+zp_status jinja_exec(struct jinja *c, const struct jnodes *body, enum jflow *flow)
 {
     ZP_TRY(jinja_enter(c));
     for (size_t i = 0; i < body->n && *flow == FLOW_ON; i++) {
@@ -237,13 +237,13 @@ zp_status jinja_exec(struct jinja *c, const struct nodes *body, enum flow *flow)
 
 /* ---- macros ---- */
 
-static const char *macro_name(const struct jinja *c, const struct node *n)
+static const char *macro_name(const struct jinja *c, const struct jnode *n)
 {
     return n->kind == N_MACRO ? c->program->names[n->name] : "caller";
 }
 
 /* Index of the parameter of that name, or the number of parameters. */
-static size_t find_parameter(const struct jinja *c, const struct node *n, const struct jstr *name)
+static size_t find_parameter(const struct jinja *c, const struct jnode *n, const struct jstr *name)
 {
     size_t i = 0;
     while (i < n->kids.n && !jstr_is(name, c->program->names[n->kids.at[i]->name])) i++;
@@ -251,7 +251,7 @@ static size_t find_parameter(const struct jinja *c, const struct node *n, const 
 }
 
 /* Arguments beyond the parameters: varargs, kwargs and caller, where the body reads them. */
-static zp_status bind_rest(struct jinja *c, const struct node *n, const struct jargs *args)
+static zp_status bind_rest(struct jinja *c, const struct jnode *n, const struct jargs *args)
 {
     const struct jinja_program *g = c->program;
     struct jlist *varargs;
@@ -280,10 +280,10 @@ static zp_status bind_rest(struct jinja *c, const struct node *n, const struct j
     return ZP_OK;
 }
 
-static zp_status bind_parameters(struct jinja *c, const struct node *n, const struct jargs *args)
+static zp_status bind_parameters(struct jinja *c, const struct jnode *n, const struct jargs *args)
 {
     for (size_t i = 0; i < n->kids.n; i++) {
-        const struct node *param = n->kids.at[i];
+        const struct jnode *param = n->kids.at[i];
         const char *name = c->program->names[param->name];
         struct jv value = i < args->n_pos ? args->pos[i] : jv_missing();
         for (size_t k = 0; k < args->n_kw; k++) {
@@ -303,7 +303,7 @@ zp_status jinja_call_macro(struct jinja *c, const struct jmacro *macro, const st
                            struct jv *out)
 {
     struct jscope *outside = c->scope, *scope;
-    enum flow flow = FLOW_ON;
+    enum jflow flow = FLOW_ON;
     ZP_TRY(jinja_enter(c));
     ZP_TRY(jscope_new(c, macro->scope, &scope));
     c->scope = scope;

@@ -4,12 +4,12 @@
 
 #include "model/jinja_ast.h"
 
-enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
+enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 /* Runs statements in c->scope, writing to c->out. */
-zp_status jinja_exec(struct jinja *c, const struct nodes *body, enum flow *flow);
+zp_status jinja_exec(struct jinja *c, const struct jnodes *body, enum jflow *flow);
 /* Unpacks and stores into names of c->scope or attributes of namespaces. */
-zp_status jinja_assign(struct jinja *c, const struct node *target, struct jv value);
+zp_status jinja_assign(struct jinja *c, const struct jnode *target, struct jv value);
 zp_status jinja_call_macro(struct jinja *c, const struct jmacro *macro, const struct jargs *args,
                            struct jv *out);
 /* loop(iterable) inside a recursive loop: the statement's text for other items. */

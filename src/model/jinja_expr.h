@@ -4,14 +4,16 @@
 
 #include "model/jinja_parse.h"
 
-enum tuple_flags { TUPLE_SIMPLE = 1, TUPLE_NO_COND = 2, TUPLE_PARENS = 4, TUPLE_NAMESPACE = 8 };
-zp_status parse_expression(struct parser *p, struct node **out);
+enum jtuple_flags { TUPLE_SIMPLE = 1, TUPLE_NO_COND = 2, TUPLE_PARENS = 4, TUPLE_NAMESPACE = 8 };
+zp_status jparse_expression(struct jparser *p, struct jnode **out);
 /* end_name: a name that ends the tuple ("in", "recursive"), or NULL */
-zp_status parse_tuple(struct parser *p, unsigned flags, const char *end_name, struct node **out);
-zp_status parse_target(struct parser *p, unsigned flags, const char *end_name, struct node **out);
-zp_status parse_name_target(struct parser *p, struct node **out);
+zp_status jparse_tuple(struct jparser *p, unsigned flags, const char *end_name, struct jnode **out);
+zp_status jparse_target(struct jparser *p, unsigned flags, const char *end_name,
+                        struct jnode **out);
+zp_status jparse_name_target(struct jparser *p, struct jnode **out);
 /* Filters behind `input` (NULL: the text of a block). inline_first: the first name has no '|' in
  * front. */
-zp_status parse_filters(struct parser *p, struct node *input, bool inline_first, struct node **out);
+zp_status jparse_filters(struct jparser *p, struct jnode *input, bool inline_first,
+                         struct jnode **out);
 
 #endif

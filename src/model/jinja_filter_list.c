@@ -150,7 +150,7 @@ FILTER(filter_sort)
 {
     ZP_UNUSED(all);
     struct jlist *list, *keys;
-    bool reverse = arg_truth(arg[0], false), case_sensitive = arg_truth(arg[1], false);
+    bool reverse = jarg_truth(arg[0], false), case_sensitive = jarg_truth(arg[1], false);
     ZP_TRY(jv_to_list(c, self, &list));
     ZP_TRY(jlist_new(c, list->n, &keys));
     for (size_t i = 0; i < list->n; i++) {
@@ -169,8 +169,8 @@ FILTER(filter_dictsort)
     const struct jstr *by = NULL;
     struct jlist *keys;
     struct jv items;
-    bool case_sensitive = arg_truth(arg[0], false), reverse = arg_truth(arg[2], false);
-    ZP_TRY(arg_str(c, arg[1], "by", &by));
+    bool case_sensitive = jarg_truth(arg[0], false), reverse = jarg_truth(arg[2], false);
+    ZP_TRY(jarg_str(c, arg[1], "by", &by));
     J_FAIL_IF(self.kind != J_DICT, c, "dictsort: expected a dictionary, found '%s'",
               jv_type_name(self));
     J_FAIL_IF(by != NULL && !jstr_is(by, "key") && !jstr_is(by, "value"), c,
@@ -205,7 +205,7 @@ FILTER(filter_unique)
         bool more;
         ZP_TRY(jcursor_next(c, &cur, &item, &more));
         if (!more) break;
-        ZP_TRY(item_key(c, item, arg[1], arg_truth(arg[0], false), &key));
+        ZP_TRY(item_key(c, item, arg[1], jarg_truth(arg[0], false), &key));
         ZP_TRY(jdict_find(c, seen, key, &old));
         if (old != NULL) continue;
         ZP_TRY(jdict_set(c, seen, key, jv_none()));
@@ -227,7 +227,7 @@ static zp_status find_extreme(struct jinja *c, struct jv self, const struct jv *
         int order = 1;
         ZP_TRY(jcursor_next(c, &cur, &item, &more));
         if (!more) return ZP_OK;
-        ZP_TRY(item_key(c, item, arg[1], arg_truth(arg[0], false), &key));
+        ZP_TRY(item_key(c, item, arg[1], jarg_truth(arg[0], false), &key));
         if (best_key.kind != J_MISSING) ZP_TRY(jv_compare(c, key, best_key, &order));
         bool better = best_key.kind == J_MISSING || (order != 2 && order * sign > 0);
         if (!better) continue;
@@ -336,7 +336,7 @@ static zp_status name_applied(struct jinja *c, const struct jargs *all, size_t a
     const struct jstr *name = NULL;
     out->what = test ? "test" : "filter";
     J_FAIL_IF(at >= all->n_pos, c, "expected the name of a %s", out->what);
-    ZP_TRY(arg_str(c, all->pos[at], "name", &name));
+    ZP_TRY(jarg_str(c, all->pos[at], "name", &name));
     out->builtin =
         test ? jinja_find_test(name->data, name->size) : jinja_find_filter(name->data, name->size);
     J_FAIL_IF(out->builtin == NULL, c, "there is no %s named '%.*s'", out->what,
@@ -455,7 +455,7 @@ FILTER(filter_batch)
     int64_t size = 0;
     struct jcursor cur = { 0 };
     struct jlist *batches, *row = NULL;
-    ZP_TRY(arg_int(c, arg[0], "linecount", &size));
+    ZP_TRY(jarg_int(c, arg[0], "linecount", &size));
     J_FAIL_IF(size < 1, c, "batch: the size is %lld, expected at least 1", (long long)size);
     ZP_TRY(jcursor_open(c, self, &cur));
     ZP_TRY(jlist_new(c, 0, &batches));
@@ -482,7 +482,7 @@ FILTER(filter_slice)
     ZP_UNUSED(all);
     int64_t n = 0;
     struct jlist *list, *columns;
-    ZP_TRY(arg_int(c, arg[0], "slices", &n));
+    ZP_TRY(jarg_int(c, arg[0], "slices", &n));
     J_FAIL_IF(n < 1 || n > 100000, c, "slice: the count is %lld, expected 1 to 100000",
               (long long)n);
     ZP_TRY(jv_to_list(c, self, &list));

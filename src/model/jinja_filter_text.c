@@ -24,7 +24,7 @@ static bool is_none(struct jv v)
 FILTER(filter_default)
 {
     ZP_UNUSED(all);
-    bool use = self.kind == J_UNDEFINED || (arg_truth(arg[1], false) && !jv_truth(self));
+    bool use = self.kind == J_UNDEFINED || (jarg_truth(arg[1], false) && !jv_truth(self));
     *out = use ? arg[0] : self;
     return use && arg[0].kind == J_MISSING ? jstr_value(c, "", out) : ZP_OK;
 }
@@ -34,7 +34,7 @@ FILTER(filter_trim)
     ZP_UNUSED(all);
     const struct jstr *s, *chars = NULL;
     ZP_TRY(jv_to_str(c, self, &s));
-    if (!is_none(arg[0])) ZP_TRY(arg_str(c, arg[0], "chars", &chars));
+    if (!is_none(arg[0])) ZP_TRY(jarg_str(c, arg[0], "chars", &chars));
     return jstr_strip(c, s, chars, STRIP_BOTH, out);
 }
 
@@ -87,7 +87,7 @@ FILTER(filter_title)
     for (size_t at = 0; at < s->size; at += size) {
         uint32_t cp = jstr_char_at(s, at, &size);
         ZP_TRY(jtext_append_cased(&t, s, at, begins ? CASE_UPPER : CASE_LOWER, &size));
-        begins = text_is_space(cp) || (cp < 0x80 && cp != 0 && strchr("-({[<", (int)cp) != NULL);
+        begins = jchar_is_space(cp) || (cp < 0x80 && cp != 0 && strchr("-({[<", (int)cp) != NULL);
     }
     return jtext_finish(&t, out);
 }
@@ -122,7 +122,7 @@ FILTER(filter_replace)
     ZP_TRY(jv_to_str(c, self, &s));
     ZP_TRY(jv_to_str(c, arg[0], &from));
     ZP_TRY(jv_to_str(c, arg[1], &to));
-    if (!is_none(arg[2])) ZP_TRY(arg_int(c, arg[2], "count", &limit));
+    if (!is_none(arg[2])) ZP_TRY(jarg_int(c, arg[2], "count", &limit));
     return jstr_replace(c, s, from, to, limit, out);
 }
 
@@ -152,15 +152,15 @@ FILTER(filter_indent)
     const struct jstr *s = NULL, *by = NULL;
     struct jv indent = arg[0];
     int64_t width = 4;
-    ZP_TRY(arg_str(c, self, "the indented value", &s));
+    ZP_TRY(jarg_str(c, self, "the indented value", &s));
     if (indent.kind != J_STR) {
         struct jtext spaces = { .c = c };
-        ZP_TRY(arg_int(c, indent, "width", &width));
+        ZP_TRY(jarg_int(c, indent, "width", &width));
         for (int64_t i = 0; i < width; i++) ZP_TRY(jtext_append_ascii(&spaces, " "));
         ZP_TRY(jtext_finish(&spaces, &indent));
     }
     by = indent.u.s;
-    bool first = arg_truth(arg[1], false), blank = arg_truth(arg[2], false);
+    bool first = jarg_truth(arg[1], false), blank = jarg_truth(arg[2], false);
     struct jtext t = { .c = c };
     if (first) ZP_TRY(jtext_append_str(&t, by));
     for (size_t at = 0, next = 0, line = 0; line == 0 || at < s->size; at = next, line++) {
@@ -183,8 +183,8 @@ FILTER(filter_indent)
 static bool clean_number(const struct jstr *s, char *out, size_t room)
 {
     size_t begin = 0, end = s->size, n = 0, size;
-    while (begin < end && text_is_space(jstr_char_at(s, begin, &size))) begin += size;
-    while (end > begin && text_is_space(jstr_char_before(s, end, &size))) end -= size;
+    while (begin < end && jchar_is_space(jstr_char_at(s, begin, &size))) begin += size;
+    while (end > begin && jchar_is_space(jstr_char_before(s, end, &size))) end -= size;
     if (begin == end || end - begin >= room) return false;
     for (size_t i = begin; i < end; i++) {
         char ch = s->data[i];
@@ -201,7 +201,7 @@ static bool clean_number(const struct jstr *s, char *out, size_t room)
     return true;
 }
 
-bool text_to_int(const struct jstr *s, int base, int64_t *out, bool *overflow)
+bool jstr_to_int(const struct jstr *s, int base, int64_t *out, bool *overflow)
 {
     char text[128], *end;
     *overflow = false;
@@ -222,7 +222,7 @@ bool text_to_int(const struct jstr *s, int base, int64_t *out, bool *overflow)
     return true;
 }
 
-bool text_to_float(const struct jstr *s, double *out)
+bool jstr_to_float(const struct jstr *s, double *out)
 {
     char text[512], *end;
     if (!clean_number(s, text, sizeof text)) return false;
@@ -247,15 +247,15 @@ FILTER(filter_int)
     double f;
     bool overflow = false, ok;
     if (self.kind == J_UNDEFINED) return jv_fail_undefined(c, self);
-    ZP_TRY(arg_int(c, arg[1], "base", &base));
+    ZP_TRY(jarg_int(c, arg[1], "base", &base));
     J_FAIL_IF(base != 0 && (base < 2 || base > 36), c, "int: the base is %lld, expected 2 to 36",
               (long long)base);
     ok = jv_is_integer(self);
     if (ok) value = jv_as_int(self);
     if (self.kind == J_FLOAT) ok = float_to_int(self.u.f, &value);
     if (self.kind == J_STR) {
-        ok = text_to_int(self.u.s, (int)base, &value, &overflow);
-        if (!ok && text_to_float(self.u.s, &f)) ok = float_to_int(f, &value);
+        ok = jstr_to_int(self.u.s, (int)base, &value, &overflow);
+        if (!ok && jstr_to_float(self.u.s, &f)) ok = float_to_int(f, &value);
     }
     J_FAIL_IF(overflow, c, "int: the number does not fit 64 bits");
     *out = ok ? jv_int(value) : arg[0].kind == J_MISSING ? jv_int(0) : arg[0];
@@ -269,7 +269,7 @@ FILTER(filter_float)
     bool ok = jv_is_number(self);
     if (self.kind == J_UNDEFINED) return jv_fail_undefined(c, self);
     if (ok) f = jv_as_float(self);
-    if (self.kind == J_STR) ok = text_to_float(self.u.s, &f);
+    if (self.kind == J_STR) ok = jstr_to_float(self.u.s, &f);
     *out = ok ? jv_float(f) : arg[0].kind == J_MISSING ? jv_float(0) : arg[0];
     return ZP_OK;
 }
@@ -294,8 +294,8 @@ FILTER(filter_round)
     const struct jstr *method = NULL;
     char text[400];
     if (self.kind == J_UNDEFINED) return jv_fail_undefined(c, self);
-    ZP_TRY(arg_int(c, arg[0], "precision", &precision));
-    ZP_TRY(arg_str(c, arg[1], "method", &method));
+    ZP_TRY(jarg_int(c, arg[0], "precision", &precision));
+    ZP_TRY(jarg_str(c, arg[1], "method", &method));
     J_FAIL_IF(!jv_is_number(self), c, "round: expected a number, found '%s'", jv_type_name(self));
     J_FAIL_IF(precision < 0 || precision > 60, c, "round: the precision is %lld, expected 0 to 60",
               (long long)precision);
@@ -399,7 +399,7 @@ FILTER(filter_center)
     const struct jstr *s;
     int64_t width = 80;
     ZP_TRY(jv_to_str(c, self, &s));
-    ZP_TRY(arg_int(c, arg[0], "width", &width));
+    ZP_TRY(jarg_int(c, arg[0], "width", &width));
     return jstr_center(c, s, width, NULL, out);
 }
 
@@ -414,7 +414,7 @@ FILTER(filter_wordcount)
     ZP_TRY(jv_to_str(c, self, &s));
     for (size_t at = 0; at < s->size; at += size) {
         uint32_t cp = jstr_char_at(s, at, &size);
-        bool word = cp == '_' || text_is_letter(cp) || text_is_digit(cp);
+        bool word = cp == '_' || jchar_is_letter(cp) || jchar_is_digit(cp);
         n += word && !inside;
         inside = word;
     }
@@ -425,13 +425,13 @@ FILTER(filter_wordcount)
 FILTER(filter_tojson)
 {
     ZP_UNUSED(all);
-    struct json_style style = { .ensure_ascii = arg_truth(arg[0], false),
-                                .sort_keys = arg_truth(arg[3], false) };
+    struct jjson_style style = { .ensure_ascii = jarg_truth(arg[0], false),
+                                 .sort_keys = jarg_truth(arg[3], false) };
     struct jv indent = arg[1];
     if (!is_none(indent) && indent.kind != J_STR) {
         int64_t width = 0;
         struct jtext spaces = { .c = c };
-        ZP_TRY(arg_int(c, indent, "indent", &width));
+        ZP_TRY(jarg_int(c, indent, "indent", &width));
         J_FAIL_IF(width > 100, c, "tojson: the indentation is %lld, at most 100", (long long)width);
         for (int64_t i = 0; i < width; i++) ZP_TRY(jtext_append_ascii(&spaces, " "));
         ZP_TRY(jtext_finish(&spaces, &indent));
@@ -441,8 +441,8 @@ FILTER(filter_tojson)
         struct jlist *pair;
         ZP_TRY(jv_to_list(c, arg[2], &pair));
         J_FAIL_IF(pair->n != 2, c, "tojson: separators are two texts, found %zu", pair->n);
-        ZP_TRY(arg_str(c, pair->items[0], "separators", &style.item_separator));
-        ZP_TRY(arg_str(c, pair->items[1], "separators", &style.key_separator));
+        ZP_TRY(jarg_str(c, pair->items[0], "separators", &style.item_separator));
+        ZP_TRY(jarg_str(c, pair->items[1], "separators", &style.key_separator));
     }
     return jv_to_json(c, self, &style, out);
 }

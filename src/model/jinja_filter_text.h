@@ -19,7 +19,7 @@ zp_status jstr_center(struct jinja *c, const struct jstr *s, int64_t width, cons
 /* End of the line that begins at `at`, and the start of the next one (str.splitlines). */
 size_t jstr_line_end(const struct jstr *s, size_t at, size_t *next);
 /* int(text, base) and float(text): false when Python would raise ValueError. */
-bool text_to_int(const struct jstr *s, int base, int64_t *out, bool *overflow);
-bool text_to_float(const struct jstr *s, double *out);
+bool jstr_to_int(const struct jstr *s, int base, int64_t *out, bool *overflow);
+bool jstr_to_float(const struct jstr *s, double *out);
 
 #endif

@@ -72,9 +72,9 @@ static zp_status make_range(struct jinja *c, struct jv self, const struct jv *ar
     ZP_UNUSED(all);
     int64_t start = 0, stop = 0, step = 1;
     bool only_stop = arg[1].kind == J_MISSING;
-    ZP_TRY(arg_int(c, arg[0], only_stop ? "stop" : "start", only_stop ? &stop : &start));
-    if (!only_stop) ZP_TRY(arg_int(c, arg[1], "stop", &stop));
-    ZP_TRY(arg_int(c, arg[2], "step", &step));
+    ZP_TRY(jarg_int(c, arg[0], only_stop ? "stop" : "start", only_stop ? &stop : &start));
+    if (!only_stop) ZP_TRY(jarg_int(c, arg[1], "stop", &stop));
+    ZP_TRY(jarg_int(c, arg[2], "step", &step));
     J_FAIL_IF(step == 0, c, "the step of range() is zero");
     bool any = step > 0 ? start < stop : start > stop;
     uint64_t distance =
@@ -95,7 +95,7 @@ static zp_status strftime_now(struct jinja *c, struct jv self, const struct jv *
     ZP_UNUSED(self);
     ZP_UNUSED(all);
     const struct jstr *format = NULL;
-    ZP_TRY(arg_str(c, arg[0], "format", &format));
+    ZP_TRY(jarg_str(c, arg[0], "format", &format));
     char *pattern, *text;
     J_FAIL_IF(format->size > MAX_DATE_TEXT / 32, c,
               "the format of strftime_now() has more than %d bytes", MAX_DATE_TEXT / 32);

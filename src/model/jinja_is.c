@@ -67,7 +67,7 @@ TEST(is_divisibleby)
 {
     ZP_UNUSED(all);
     int64_t by = 1;
-    ZP_TRY(arg_int(c, arg[0], "num", &by));
+    ZP_TRY(jarg_int(c, arg[0], "num", &by));
     return test_remainder(c, self, by, 0, out);
 }
 
@@ -80,9 +80,9 @@ static zp_status test_case(struct jinja *c, struct jv self, bool upper, struct j
     ZP_TRY(jv_to_str(c, self, &s));
     for (size_t at = 0; at < s->size; at += size) {
         uint32_t cp = jstr_char_at(s, at, &size);
-        bool is_upper = text_is_upper(cp), is_lower = text_is_lower(cp);
+        bool is_upper = jchar_is_upper(cp), is_lower = jchar_is_lower(cp);
         any |= upper ? is_upper : is_lower;
-        all_so &= !(upper ? is_lower : is_upper) && !text_is_title(cp);
+        all_so &= !(upper ? is_lower : is_upper) && !jchar_is_title(cp);
     }
     *out = jv_bool(any && all_so);
     return ZP_OK;
@@ -102,7 +102,7 @@ TEST(is_lower)
     return test_case(c, self, false, out);
 }
 
-static zp_status test_relation(struct jinja *c, enum node_op op, struct jv a, struct jv b,
+static zp_status test_relation(struct jinja *c, enum jnode_op op, struct jv a, struct jv b,
                                struct jv *out)
 {
     bool holds;
@@ -143,7 +143,7 @@ TEST(is_sameas)
 static zp_status test_known(struct jinja *c, struct jv self, bool test, struct jv *out)
 {
     const struct jstr *name = NULL;
-    ZP_TRY(arg_str(c, self, "name", &name));
+    ZP_TRY(jarg_str(c, self, "name", &name));
     *out = jv_bool((test ? jinja_find_test(name->data, name->size)
                          : jinja_find_filter(name->data, name->size)) != NULL);
     return ZP_OK;

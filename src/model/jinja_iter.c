@@ -108,7 +108,7 @@ zp_status jv_contains(struct jinja *c, struct jv container, struct jv item, bool
     return ZP_OK;
 }
 
-zp_status jdict_view(struct jinja *c, const struct jdict *d, enum dict_part part, struct jv *out)
+zp_status jdict_view(struct jinja *c, const struct jdict *d, enum jdict_part part, struct jv *out)
 {
     static const char *const views[] = { "dict_keys", "dict_values", "dict_items" };
     struct jlist *list;

@@ -18,8 +18,8 @@ zp_status jv_new_iter(struct jinja *c, struct jlist *items,
                       struct jv *out); /* a generator over items */
 zp_status jv_contains(struct jinja *c, struct jv container, struct jv item, bool *out);
 /* pairs of a dictionary as tuples; view = "dict_items" and so on */
-enum dict_part { DICT_KEYS, DICT_VALUES, DICT_ITEMS };
-zp_status jdict_view(struct jinja *c, const struct jdict *d, enum dict_part part, struct jv *out);
+enum jdict_part { DICT_KEYS, DICT_VALUES, DICT_ITEMS };
+zp_status jdict_view(struct jinja *c, const struct jdict *d, enum jdict_part part, struct jv *out);
 
 /* Strings are borrowed from the JSON object and have origin user. */
 zp_status jv_from_json(struct jinja *c, const json_t *json, struct jv *out);

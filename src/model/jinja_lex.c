@@ -1,5 +1,5 @@
 /* jinja_lex.c: the tokens of a chat template.
- * Data and tags alternate: data up to "{{", "{%" or "{#"; inside a tag names, literals and operators
+ * Data and tags alternate: data up to "{{", "{%" or "{#"; in a tag names, literals and operators
  * up to its end. Inside brackets no end is looked for, so that {{ {'a': {}} }} reads as meant.
  * White space: '-' strips all of it on that side; after a block or comment one newline is dropped
  * (trim_blocks); blanks between the start of a line and a block or comment are dropped
@@ -21,7 +21,7 @@ struct lexer {
     const char *s;
     size_t size, at;
     bool line_start; /* the text behind starts a line */
-    struct token_list *out;
+    struct jtoken_list *out;
     zp_err *err;
     char brackets[MAX_BRACKETS];
     size_t n_brackets;
@@ -29,7 +29,7 @@ struct lexer {
 
 static const struct {
     const char *text;
-    enum token_kind kind;
+    enum jtoken_kind kind;
 } operators[] = {
     { "//", T_FLOORDIV }, { "**", T_POW },      { "==", T_EQ },    { "!=", T_NE },
     { ">=", T_GE },       { "<=", T_LE },       { "+", T_ADD },    { "-", T_SUB },
@@ -40,7 +40,7 @@ static const struct {
     { ",", T_COMMA },     { ";", T_SEMICOLON },
 };
 
-const char *jinja_token_name(enum token_kind kind)
+const char *jtoken_name(enum jtoken_kind kind)
 {
     static const char *const names[T_KINDS] = {
         [T_END] = "the end of the template",
@@ -110,24 +110,24 @@ zp_status jinja_syntax(const struct jinja_program *program, size_t at, zp_err *e
                        text);
 }
 
-static zp_status push(struct lexer *x, enum token_kind kind, size_t at, size_t size,
-                      struct token **out)
+static zp_status push(struct lexer *x, enum jtoken_kind kind, size_t at, size_t size,
+                      struct jtoken **out)
 {
-    struct token_list *l = x->out;
+    struct jtoken_list *l = x->out;
     if (l->n == l->room) {
         size_t room = l->room == 0 ? 256 : l->room * 2;
-        struct token *grown = mem_resize(MEM_META, l->at, room * sizeof *grown);
+        struct jtoken *grown = mem_resize(MEM_META, l->at, room * sizeof *grown);
         ZP_FAIL_IF(grown == NULL, x->err, ZP_NO_MEMORY,
                    "not enough memory for the template's tokens (%zu bytes)", room * sizeof *grown);
         l->at = grown;
         l->room = room;
     }
-    struct token *t = &l->at[l->n++];
-    *t = (struct token){ .kind = kind,
-                         .at = (uint32_t)at,
-                         .size = (uint32_t)size,
-                         .text = x->s + at,
-                         .text_size = size };
+    struct jtoken *t = &l->at[l->n++];
+    *t = (struct jtoken){ .kind = kind,
+                          .at = (uint32_t)at,
+                          .size = (uint32_t)size,
+                          .text = x->s + at,
+                          .text_size = size };
     if (out != NULL) *out = t;
     return ZP_OK;
 }
@@ -136,8 +136,8 @@ static size_t space_at(const struct lexer *x, size_t at)
 {
     if (at >= x->size) return 0;
     uint32_t cp;
-    size_t n = text_decode(x->s + at, x->s + x->size, &cp);
-    return text_is_space(cp) ? n : 0;
+    size_t n = jchar_decode(x->s + at, x->s + x->size, &cp);
+    return jchar_is_space(cp) ? n : 0;
 }
 
 static size_t skip_space(const struct lexer *x, size_t at)
@@ -281,7 +281,7 @@ static size_t skip_fraction(const struct lexer *x, size_t at)
     return end;
 }
 
-static zp_status number_value(struct lexer *x, struct token *t, size_t from, unsigned base)
+static zp_status number_value(struct lexer *x, struct jtoken *t, size_t from, unsigned base)
 {
     char text[64];
     size_t n = 0;
@@ -326,7 +326,7 @@ static zp_status lex_number(struct lexer *x)
             fraction = end;
         }
     }
-    struct token *t;
+    struct jtoken *t;
     ZP_TRY(push(x, fraction > end ? T_FLOAT : T_INT, at, fraction - at, &t));
     x->at = fraction;
     return number_value(x, t, from, base);
@@ -363,7 +363,7 @@ static zp_status decode_escape(struct lexer *x, size_t i, size_t end, char *out,
         J_SYNTAX(x->program, i - 1, x->err,
                  "this escape is no character; expected %zu hexadecimal digits", exact);
     *used = skip + n;
-    *n_out = text_encode(cp, out);
+    *n_out = jchar_encode(cp, out);
     return ZP_OK;
 }
 
@@ -376,7 +376,7 @@ static zp_status lex_string(struct lexer *x)
         if (x->s[end] == '\\') escapes = true, end++;
     if (end >= x->size)
         J_SYNTAX(x->program, at, x->err, "this string does not end; expected %c", quote);
-    struct token *t;
+    struct jtoken *t;
     ZP_TRY(push(x, T_STRING, at, end + 1 - at, &t));
     t->text = x->s + at + 1;
     t->text_size = end - at - 1;
@@ -429,7 +429,7 @@ static zp_status lex_operator(struct lexer *x)
         return ZP_OK;
     }
     uint32_t cp;
-    size_t n = text_decode(x->s + x->at, x->s + x->size, &cp);
+    size_t n = jchar_decode(x->s + x->at, x->s + x->size, &cp);
     J_SYNTAX(x->program, x->at, x->err, "unexpected character '%.*s'", (int)n, x->s + x->at);
 }
 
@@ -482,7 +482,7 @@ static zp_status lex_next(struct lexer *x)
     return lex_tag(x, at, kind == '%');
 }
 
-zp_status jinja_lex(struct jinja_program *program, struct token_list *out, zp_err *err)
+zp_status jinja_lex(struct jinja_program *program, struct jtoken_list *out, zp_err *err)
 {
     struct lexer x = { .program = program,
                        .s = program->source,

@@ -5,7 +5,7 @@
 
 #include "model/jinja_ast.h"
 
-enum token_kind {
+enum jtoken_kind {
     T_END,
     T_DATA,
     T_VAR_BEGIN,
@@ -45,8 +45,8 @@ enum token_kind {
     T_KINDS
 };
 
-struct token {
-    enum token_kind kind;
+struct jtoken {
+    enum jtoken_kind kind;
     uint32_t at, size; /* place in the source */
     const char *text;  /* T_DATA, T_NAME, T_STRING (decoded): bytes, in the program's memory */
     size_t text_size;
@@ -54,15 +54,15 @@ struct token {
     double f;
 };
 
-struct token_list {
-    struct token *at;
+struct jtoken_list {
+    struct jtoken *at;
     size_t n, room;
 };
 
 /* Splits program->source (already with \n line ends). The list's memory is the caller's to free
  * with mem_free. */
-zp_status jinja_lex(struct jinja_program *program, struct token_list *out, zp_err *err);
-const char *jinja_token_name(enum token_kind kind); /* "'}}'", "a name" */
+zp_status jinja_lex(struct jinja_program *program, struct jtoken_list *out, zp_err *err);
+const char *jtoken_name(enum jtoken_kind kind); /* "'}}'", "a name" */
 
 /* Records "NAME:LINE:COLUMN: text" as ZP_BAD_FILE. */
 zp_status jinja_syntax(const struct jinja_program *program, size_t at, zp_err *err,

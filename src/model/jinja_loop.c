@@ -8,7 +8,7 @@
 #include "model/jinja_scope.h"
 #include "model/jinja_text.h"
 
-zp_status jloop_open(struct jinja *c, const struct node *node, struct jv iterable,
+zp_status jloop_open(struct jinja *c, const struct jnode *node, struct jv iterable,
                      struct jscope *scope, uint32_t depth0, struct jloop **out)
 {
     J_NEW(*out, c, 1);

@@ -6,8 +6,8 @@
 #include "model/jinja_iter.h"
 
 struct jloop {
-    const struct node *node; /* N_FOR */
-    struct jscope *scope;    /* around the statement: the test is evaluated over it */
+    const struct jnode *node; /* N_FOR */
+    struct jscope *scope;     /* around the statement: the test is evaluated over it */
     struct jcursor source;
     struct jlist *ahead; /* items taken from the source before their turn */
     size_t ahead_at;
@@ -18,7 +18,7 @@ struct jloop {
     uint32_t depth0;       /* nesting of a recursive loop */
 };
 
-zp_status jloop_open(struct jinja *c, const struct node *node, struct jv iterable,
+zp_status jloop_open(struct jinja *c, const struct jnode *node, struct jv iterable,
                      struct jscope *scope, uint32_t depth0, struct jloop **out);
 /* Items pass the statement's test just before their turn, as in Jinja, so the test may read what
  * bodies set. */

@@ -24,7 +24,7 @@ METHOD(list_insert)
     ZP_UNUSED(all);
     struct jlist *l = self.u.list;
     int64_t at = 0, n = (int64_t)l->n;
-    ZP_TRY(arg_int(c, arg[0], "index", &at));
+    ZP_TRY(jarg_int(c, arg[0], "index", &at));
     if (at < 0) at = at < -n ? 0 : at + n;
     if (at > n) at = n;
     ZP_TRY(jinja_step(c, (uint64_t)(n - at)));
@@ -40,7 +40,7 @@ METHOD(list_pop)
     ZP_UNUSED(all);
     struct jlist *l = self.u.list;
     int64_t n = (int64_t)l->n, at = n - 1;
-    ZP_TRY(arg_int(c, arg[0], "index", &at));
+    ZP_TRY(jarg_int(c, arg[0], "index", &at));
     if (at < 0) at += n;
     J_FAIL_IF(at < 0 || at >= n, c, "pop: the list has %zu items", l->n);
     ZP_TRY(jinja_step(c, (uint64_t)(n - at)));

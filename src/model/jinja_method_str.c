@@ -47,7 +47,7 @@ METHOD(str_title)
     for (size_t at = 0; at < self.u.s->size; at += size) {
         uint32_t cp = jstr_char_at(self.u.s, at, &size);
         ZP_TRY(jtext_append_cased(&t, self.u.s, at, inside ? CASE_LOWER : CASE_TITLE, &size));
-        inside = text_is_upper(cp) || text_is_lower(cp) || text_is_title(cp);
+        inside = jchar_is_upper(cp) || jchar_is_lower(cp) || jchar_is_title(cp);
     }
     return jtext_finish(&t, out);
 }
@@ -60,18 +60,19 @@ METHOD(str_swapcase)
     size_t size;
     for (size_t at = 0; at < self.u.s->size; at += size) {
         uint32_t cp = jstr_char_at(self.u.s, at, &size);
-        if (text_is_upper(cp)) ZP_TRY(jtext_append_cased(&t, self.u.s, at, CASE_LOWER, &size));
-        else if (text_is_lower(cp)) ZP_TRY(jtext_append_cased(&t, self.u.s, at, CASE_UPPER, &size));
+        if (jchar_is_upper(cp)) ZP_TRY(jtext_append_cased(&t, self.u.s, at, CASE_LOWER, &size));
+        else if (jchar_is_lower(cp))
+            ZP_TRY(jtext_append_cased(&t, self.u.s, at, CASE_UPPER, &size));
         else ZP_TRY(jtext_append_slice(&t, self.u.s, at, size));
     }
     return jtext_finish(&t, out);
 }
 
 static zp_status strip_side(struct jinja *c, struct jv self, struct jv chars_arg,
-                            enum strip_side side, struct jv *out)
+                            enum jstrip_side side, struct jv *out)
 {
     const struct jstr *chars = NULL;
-    if (!is_none(chars_arg)) ZP_TRY(arg_str(c, chars_arg, "chars", &chars));
+    if (!is_none(chars_arg)) ZP_TRY(jarg_str(c, chars_arg, "chars", &chars));
     return jstr_strip(c, self.u.s, chars, side, out);
 }
 
@@ -107,14 +108,14 @@ static zp_status append_part(struct jinja *c, struct jlist *list, const struct j
 static size_t skip_spaces(const struct jstr *s, size_t at, bool wanted)
 {
     size_t size;
-    while (at < s->size && text_is_space(jstr_char_at(s, at, &size)) == wanted) at += size;
+    while (at < s->size && jchar_is_space(jstr_char_at(s, at, &size)) == wanted) at += size;
     return at;
 }
 
 static size_t skip_spaces_back(const struct jstr *s, size_t end, bool wanted)
 {
     size_t size;
-    while (end > 0 && text_is_space(jstr_char_before(s, end, &size)) == wanted) end -= size;
+    while (end > 0 && jchar_is_space(jstr_char_before(s, end, &size)) == wanted) end -= size;
     return end;
 }
 
@@ -174,8 +175,8 @@ static zp_status split(struct jinja *c, const struct jstr *s, const struct jv *a
     const struct jstr *by = NULL;
     int64_t limit = -1;
     struct jlist *list;
-    if (!is_none(arg[0])) ZP_TRY(arg_str(c, arg[0], "sep", &by));
-    ZP_TRY(arg_int(c, arg[1], "maxsplit", &limit));
+    if (!is_none(arg[0])) ZP_TRY(jarg_str(c, arg[0], "sep", &by));
+    ZP_TRY(jarg_int(c, arg[1], "maxsplit", &limit));
     J_FAIL_IF(by != NULL && by->size == 0, c, "a text cannot be split by the empty text");
     ZP_TRY(jlist_new(c, 0, &list));
     if (by == NULL)
@@ -204,7 +205,7 @@ METHOD(str_splitlines)
     ZP_UNUSED(all);
     const struct jstr *s = self.u.s;
     struct jlist *list;
-    bool keep = arg_truth(arg[0], false);
+    bool keep = jarg_truth(arg[0], false);
     ZP_TRY(jlist_new(c, 0, &list));
     for (size_t at = 0, next; at < s->size; at = next) {
         size_t end = jstr_line_end(s, at, &next);
@@ -219,7 +220,7 @@ static zp_status partition(struct jinja *c, const struct jstr *s, struct jv sep,
 {
     const struct jstr *by = NULL;
     struct jlist *list;
-    ZP_TRY(arg_str(c, sep, "sep", &by));
+    ZP_TRY(jarg_str(c, sep, "sep", &by));
     J_FAIL_IF(by->size == 0, c, "a text cannot be split by the empty text");
     size_t hit = last ? jstr_find_last(s, by, s->size) : jstr_find(s, by, 0);
     size_t cut[4] = { 0, hit, hit + by->size, s->size };
@@ -251,8 +252,8 @@ static zp_status narrow(struct jinja *c, const struct jstr *s, struct jv start, 
 {
     int64_t n = (int64_t)jstr_chars(s), from = 0, to = n;
     struct jv part;
-    if (!is_none(start)) ZP_TRY(arg_int(c, start, "start", &from));
-    if (!is_none(end)) ZP_TRY(arg_int(c, end, "end", &to));
+    if (!is_none(start)) ZP_TRY(jarg_int(c, start, "start", &from));
+    if (!is_none(end)) ZP_TRY(jarg_int(c, end, "end", &to));
     if (from < 0) from = from < -n ? 0 : from + n;
     if (to < 0) to = to < -n ? 0 : to + n;
     if (to > n) to = n;
@@ -270,13 +271,13 @@ static zp_status find(struct jinja *c, struct jv self, const struct jv *arg, boo
     const struct jstr *part, *needle = NULL;
     size_t at, hit;
     bool empty;
-    ZP_TRY(arg_str(c, arg[0], "sub", &needle));
+    ZP_TRY(jarg_str(c, arg[0], "sub", &needle));
     ZP_TRY(narrow(c, self.u.s, arg[1], arg[2], &part, &at, &empty));
     hit = empty  ? SIZE_MAX
           : last ? jstr_find_last(part, needle, part->size)
                  : jstr_find(part, needle, 0);
     J_FAIL_IF(hit == SIZE_MAX && must, c, "index: the text is not there");
-    *out = jv_int(hit == SIZE_MAX ? -1 : (int64_t)text_count(self.u.s->data, at + hit));
+    *out = jv_int(hit == SIZE_MAX ? -1 : (int64_t)jchar_count(self.u.s->data, at + hit));
     return ZP_OK;
 }
 
@@ -311,7 +312,7 @@ METHOD(str_count)
     size_t at, hit = 0;
     bool empty;
     int64_t n = 0;
-    ZP_TRY(arg_str(c, arg[0], "sub", &needle));
+    ZP_TRY(jarg_str(c, arg[0], "sub", &needle));
     ZP_TRY(narrow(c, self.u.s, arg[1], arg[2], &part, &at, &empty));
     if (needle->size == 0) n = empty ? 0 : (int64_t)jstr_chars(part) + 1;
     else
@@ -330,8 +331,8 @@ static zp_status affix(struct jinja *c, struct jv self, const struct jv *arg, bo
     size_t n = arg[0].kind == J_TUPLE ? arg[0].u.list->n : 1;
     for (size_t i = 0; i < n; i++) {
         const struct jstr *with = NULL;
-        ZP_TRY(arg_str(c, arg[0].kind == J_TUPLE ? arg[0].u.list->items[i] : arg[0],
-                       "prefix or suffix", &with));
+        ZP_TRY(jarg_str(c, arg[0].kind == J_TUPLE ? arg[0].u.list->items[i] : arg[0],
+                        "prefix or suffix", &with));
         if (empty || with->size > part->size) continue;
         found |= jstr_starts(part, end ? part->size - with->size : 0, with);
     }
@@ -355,7 +356,7 @@ METHOD(str_removeprefix)
 {
     ZP_UNUSED(all);
     const struct jstr *s = self.u.s, *with = NULL;
-    ZP_TRY(arg_str(c, arg[0], "prefix", &with));
+    ZP_TRY(jarg_str(c, arg[0], "prefix", &with));
     size_t cut = jstr_starts(s, 0, with) ? with->size : 0;
     return jstr_slice(c, s, cut, s->size - cut, out);
 }
@@ -364,7 +365,7 @@ METHOD(str_removesuffix)
 {
     ZP_UNUSED(all);
     const struct jstr *s = self.u.s, *with = NULL;
-    ZP_TRY(arg_str(c, arg[0], "suffix", &with));
+    ZP_TRY(jarg_str(c, arg[0], "suffix", &with));
     bool ends = with->size <= s->size && jstr_starts(s, s->size - with->size, with);
     return jstr_slice(c, s, 0, ends ? s->size - with->size : s->size, out);
 }
@@ -376,9 +377,9 @@ METHOD(str_replace)
     ZP_UNUSED(all);
     const struct jstr *from = NULL, *to = NULL;
     int64_t limit = -1;
-    ZP_TRY(arg_str(c, arg[0], "old", &from));
-    ZP_TRY(arg_str(c, arg[1], "new", &to));
-    ZP_TRY(arg_int(c, arg[2], "count", &limit));
+    ZP_TRY(jarg_str(c, arg[0], "old", &from));
+    ZP_TRY(jarg_str(c, arg[1], "new", &to));
+    ZP_TRY(jarg_int(c, arg[2], "count", &limit));
     return jstr_replace(c, self.u.s, from, to, limit, out);
 }
 
@@ -399,8 +400,8 @@ static zp_status justify(struct jinja *c, struct jv self, const struct jv *arg, 
 {
     int64_t width = 0, n = (int64_t)jstr_chars(self.u.s);
     const struct jstr *fill = NULL;
-    ZP_TRY(arg_int(c, arg[0], "width", &width));
-    ZP_TRY(arg_str(c, arg[1], "fillchar", &fill));
+    ZP_TRY(jarg_int(c, arg[0], "width", &width));
+    ZP_TRY(jarg_str(c, arg[1], "fillchar", &fill));
     int64_t missing = width > n ? width - n : 0;
     return jstr_pad(c, self.u.s, left ? 0 : missing, left ? missing : 0, fill, out);
 }
@@ -422,8 +423,8 @@ METHOD(str_center)
     ZP_UNUSED(all);
     int64_t width = 0;
     const struct jstr *fill = NULL;
-    ZP_TRY(arg_int(c, arg[0], "width", &width));
-    ZP_TRY(arg_str(c, arg[1], "fillchar", &fill));
+    ZP_TRY(jarg_int(c, arg[0], "width", &width));
+    ZP_TRY(jarg_str(c, arg[1], "fillchar", &fill));
     return jstr_center(c, self.u.s, width, fill, out);
 }
 
@@ -433,7 +434,7 @@ METHOD(str_zfill)
     const struct jstr *s = self.u.s;
     int64_t width = 0, n = (int64_t)jstr_chars(s);
     struct jtext t = { .c = c };
-    ZP_TRY(arg_int(c, arg[0], "width", &width));
+    ZP_TRY(jarg_int(c, arg[0], "width", &width));
     size_t sign = s->size != 0 && (s->data[0] == '-' || s->data[0] == '+');
     ZP_TRY(jtext_append_slice(&t, s, 0, sign));
     for (; n < width; n++) ZP_TRY(jtext_append_ascii(&t, "0"));
@@ -445,7 +446,7 @@ METHOD(str_zfill)
 
 static bool is_alnum(uint32_t cp)
 {
-    return text_is_letter(cp) || text_is_digit(cp);
+    return jchar_is_letter(cp) || jchar_is_digit(cp);
 }
 
 static zp_status all_chars(struct jv self, bool (*holds)(uint32_t cp), struct jv *out)
@@ -466,10 +467,10 @@ static zp_status all_chars(struct jv self, bool (*holds)(uint32_t cp), struct jv
         ZP_UNUSED(all);                                                                            \
         return all_chars(self, holds, out);                                                        \
     }
-ASKING(str_isdigit, text_is_digit)
-ASKING(str_isalpha, text_is_letter)
+ASKING(str_isdigit, jchar_is_digit)
+ASKING(str_isalpha, jchar_is_letter)
 ASKING(str_isalnum, is_alnum)
-ASKING(str_isspace, text_is_space)
+ASKING(str_isspace, jchar_is_space)
 
 static zp_status ask_test(struct jinja *c, struct jv self, const char *test, size_t size,
                           const struct jargs *all, struct jv *out)

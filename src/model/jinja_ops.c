@@ -168,7 +168,7 @@ static zp_status power(struct jinja *c, struct jv a, struct jv b, struct jv *out
     return ZP_OK;
 }
 
-zp_status jinja_binary(struct jinja *c, enum node_op op, struct jv a, struct jv b, struct jv *out)
+zp_status jinja_binary(struct jinja *c, enum jnode_op op, struct jv a, struct jv b, struct jv *out)
 {
     switch (op) {
     case OP_ADD: return add(c, a, b, out);
@@ -187,7 +187,7 @@ zp_status jinja_binary(struct jinja *c, enum node_op op, struct jv a, struct jv 
     }
 }
 
-zp_status jinja_relation(struct jinja *c, enum node_op op, struct jv a, struct jv b, bool *out)
+zp_status jinja_relation(struct jinja *c, enum jnode_op op, struct jv a, struct jv b, bool *out)
 {
     int order = 0;
     if (op == OP_EQ || op == OP_NE) {

@@ -4,8 +4,8 @@
 
 #include "model/jinja_ast.h"
 
-zp_status jinja_binary(struct jinja *c, enum node_op op, struct jv a, struct jv b, struct jv *out);
-zp_status jinja_relation(struct jinja *c, enum node_op op, struct jv a, struct jv b, bool *out);
+zp_status jinja_binary(struct jinja *c, enum jnode_op op, struct jv a, struct jv b, struct jv *out);
+zp_status jinja_relation(struct jinja *c, enum jnode_op op, struct jv a, struct jv b, bool *out);
 zp_status jinja_negate(struct jinja *c, struct jv v, struct jv *out);
 /* Python's // and %: the sign follows the divisor. */
 zp_status jinja_modulo(struct jinja *c, struct jv a, struct jv b, struct jv *out);

@@ -8,56 +8,55 @@
 #include "model/jinja_expr.h"
 #include "model/jinja_text.h"
 
-static zp_status no_memory(struct parser *p, size_t size)
+static zp_status no_memory(struct jparser *p, size_t size)
 {
     ZP_FAIL(p->err, ZP_NO_MEMORY, "not enough memory for the template (%zu bytes)", size);
 }
 
-bool token_is_name(const struct token *t, const char *name)
+bool jtoken_is_name(const struct jtoken *t, const char *name)
 {
     return t->kind == T_NAME && strlen(name) == t->text_size &&
            memcmp(t->text, name, t->text_size) == 0;
 }
 
-bool parse_skip(struct parser *p, enum token_kind kind)
+bool jparse_skip(struct jparser *p, enum jtoken_kind kind)
 {
     if (current(p)->kind != kind) return false;
     advance(p);
     return true;
 }
 
-bool parse_skip_name(struct parser *p, const char *name)
+bool jparse_skip_name(struct jparser *p, const char *name)
 {
-    if (!token_is_name(current(p), name)) return false;
+    if (!jtoken_is_name(current(p), name)) return false;
     advance(p);
     return true;
 }
 
-zp_status parse_unexpected(struct parser *p, const char *expected)
+zp_status jparse_unexpected(struct jparser *p, const char *expected)
 {
-    const struct token *t = current(p);
+    const struct jtoken *t = current(p);
     bool quote = t->kind == T_NAME || t->kind == T_INT || t->kind == T_FLOAT || t->kind == T_STRING;
     int shown = (int)(t->size < 40 ? t->size : 40);
     if (quote)
         J_SYNTAX(p->program, t->at, p->err, "expected %s, found %.*s", expected, shown,
                  p->program->source + t->at);
-    J_SYNTAX(p->program, t->at, p->err, "expected %s, found %s", expected,
-             jinja_token_name(t->kind));
+    J_SYNTAX(p->program, t->at, p->err, "expected %s, found %s", expected, jtoken_name(t->kind));
 }
 
-zp_status parse_expect(struct parser *p, enum token_kind kind)
+zp_status jparse_expect(struct jparser *p, enum jtoken_kind kind)
 {
-    if (current(p)->kind != kind) return parse_unexpected(p, jinja_token_name(kind));
+    if (current(p)->kind != kind) return jparse_unexpected(p, jtoken_name(kind));
     advance(p);
     return ZP_OK;
 }
 
-zp_status parse_expect_name(struct parser *p, const char *name)
+zp_status jparse_expect_name(struct jparser *p, const char *name)
 {
-    return parse_skip_name(p, name) ? ZP_OK : parse_unexpected(p, name);
+    return jparse_skip_name(p, name) ? ZP_OK : jparse_unexpected(p, name);
 }
 
-zp_status parse_enter(struct parser *p)
+zp_status jparse_enter(struct jparser *p)
 {
     if (p->depth >= JINJA_MAX_NESTING)
         J_SYNTAX(p->program, current(p)->at, p->err, "the template nests more than %d levels deep",
@@ -66,7 +65,7 @@ zp_status parse_enter(struct parser *p)
     return ZP_OK;
 }
 
-zp_status parse_node(struct parser *p, enum node_kind kind, uint32_t at, struct node **out)
+zp_status jparse_node(struct jparser *p, enum jnode_kind kind, uint32_t at, struct jnode **out)
 {
     *out = arena_alloc(&p->program->arena, sizeof **out);
     if (*out == NULL) return no_memory(p, sizeof **out);
@@ -75,11 +74,11 @@ zp_status parse_node(struct parser *p, enum node_kind kind, uint32_t at, struct 
     return ZP_OK;
 }
 
-zp_status parse_append(struct parser *p, struct nodes *list, struct node *node)
+zp_status jparse_append(struct jparser *p, struct jnodes *list, struct jnode *node)
 {
     if (list->n == list->room) {
         size_t room = list->room == 0 ? 4 : list->room * 2;
-        struct node **grown = arena_array(&p->program->arena, room, sizeof *grown);
+        struct jnode **grown = arena_array(&p->program->arena, room, sizeof *grown);
         if (grown == NULL) return no_memory(p, room * sizeof *grown);
         if (list->n != 0) memcpy(grown, list->at, list->n * sizeof *grown);
         list->at = grown;
@@ -89,11 +88,11 @@ zp_status parse_append(struct parser *p, struct nodes *list, struct node *node)
     return ZP_OK;
 }
 
-zp_status parse_text(struct parser *p, const char *data, size_t size, const struct jstr **out)
+zp_status jparse_text(struct jparser *p, const char *data, size_t size, const struct jstr **out)
 {
     struct jstr *s = arena_alloc(&p->program->arena, sizeof *s);
     if (s == NULL) return no_memory(p, sizeof *s);
-    *s = (struct jstr){ .data = data, .size = size, .n_char = text_count(data, size) };
+    *s = (struct jstr){ .data = data, .size = size, .n_char = jchar_count(data, size) };
     *out = s;
     return ZP_OK;
 }
@@ -115,7 +114,7 @@ uint32_t jinja_find_name(const struct jinja_program *program, const char *name, 
     return found == 0 ? JINJA_NO_NAME : found - 1;
 }
 
-static zp_status grow_names(struct parser *p)
+static zp_status grow_names(struct jparser *p)
 {
     struct jinja_program *g = p->program;
     uint32_t room = g->names_room == 0 ? 64 : g->names_room * 2;
@@ -132,7 +131,7 @@ static zp_status grow_names(struct parser *p)
     return ZP_OK;
 }
 
-static zp_status intern(struct parser *p, const char *name, size_t size, uint32_t *id)
+static zp_status intern(struct jparser *p, const char *name, size_t size, uint32_t *id)
 {
     struct jinja_program *g = p->program;
     *id = jinja_find_name(g, name, size);
@@ -146,84 +145,84 @@ static zp_status intern(struct parser *p, const char *name, size_t size, uint32_
     return ZP_OK;
 }
 
-zp_status parse_intern(struct parser *p, const struct token *t, uint32_t *id)
+zp_status jparse_intern(struct jparser *p, const struct jtoken *t, uint32_t *id)
 {
     return intern(p, t->text, t->text_size, id);
 }
 
 /* Statements up to one of the end names, whose token becomes the current one. open = the
  * statement's node. */
-static zp_status parse_statements(struct parser *p, const char *const *ends,
-                                  const struct node *open, struct nodes *out);
+static zp_status parse_statements(struct jparser *p, const char *const *ends,
+                                  const struct jnode *open, struct jnodes *out);
 
-static zp_status parse_body(struct parser *p, const char *end1, const char *end2, const char *end3,
-                            const struct node *open, struct nodes *out)
+static zp_status parse_body(struct jparser *p, const char *end1, const char *end2, const char *end3,
+                            const struct jnode *open, struct jnodes *out)
 {
     const char *ends[] = { end1, end2, end3, NULL };
-    parse_skip(p, T_COLON);
-    ZP_TRY(parse_expect(p, T_BLOCK_END));
-    ZP_TRY(parse_enter(p));
+    jparse_skip(p, T_COLON);
+    ZP_TRY(jparse_expect(p, T_BLOCK_END));
+    ZP_TRY(jparse_enter(p));
     ZP_TRY(parse_statements(p, ends, open, out));
     p->depth--;
     return ZP_OK;
 }
 
-static zp_status parse_for(struct parser *p, struct node *n)
+static zp_status parse_for(struct jparser *p, struct jnode *n)
 {
     n->kind = N_FOR;
-    ZP_TRY(parse_target(p, 0, "in", &n->a));
-    ZP_TRY(parse_expect_name(p, "in"));
-    ZP_TRY(parse_tuple(p, TUPLE_NO_COND, "recursive", &n->b));
-    if (parse_skip_name(p, "if")) ZP_TRY(parse_expression(p, &n->c));
-    n->flag = parse_skip_name(p, "recursive");
+    ZP_TRY(jparse_target(p, 0, "in", &n->a));
+    ZP_TRY(jparse_expect_name(p, "in"));
+    ZP_TRY(jparse_tuple(p, TUPLE_NO_COND, "recursive", &n->b));
+    if (jparse_skip_name(p, "if")) ZP_TRY(jparse_expression(p, &n->c));
+    n->flag = jparse_skip_name(p, "recursive");
     p->loops++;
     ZP_TRY(parse_body(p, "endfor", "else", NULL, n, &n->body));
     p->loops--;
-    if (parse_skip_name(p, "else")) ZP_TRY(parse_body(p, "endfor", NULL, NULL, n, &n->other));
+    if (jparse_skip_name(p, "else")) ZP_TRY(parse_body(p, "endfor", NULL, NULL, n, &n->other));
     advance(p);
     return ZP_OK;
 }
 
-static zp_status parse_if(struct parser *p, struct node *n)
+static zp_status parse_if(struct jparser *p, struct jnode *n)
 {
-    struct node *branch = n;
+    struct jnode *branch = n;
     n->kind = N_IF;
     for (;;) {
-        ZP_TRY(parse_tuple(p, TUPLE_NO_COND, NULL, &branch->a));
+        ZP_TRY(jparse_tuple(p, TUPLE_NO_COND, NULL, &branch->a));
         ZP_TRY(parse_body(p, "elif", "else", "endif", n, &branch->body));
-        if (!token_is_name(current(p), "elif")) break;
-        ZP_TRY(parse_node(p, N_IF, current(p)->at, &branch));
-        ZP_TRY(parse_append(p, &n->kids, branch));
+        if (!jtoken_is_name(current(p), "elif")) break;
+        ZP_TRY(jparse_node(p, N_IF, current(p)->at, &branch));
+        ZP_TRY(jparse_append(p, &n->kids, branch));
         advance(p);
     }
-    if (parse_skip_name(p, "else")) ZP_TRY(parse_body(p, "endif", NULL, NULL, n, &n->other));
+    if (jparse_skip_name(p, "else")) ZP_TRY(parse_body(p, "endif", NULL, NULL, n, &n->other));
     advance(p);
     return ZP_OK;
 }
 
-static zp_status parse_set(struct parser *p, struct node *n)
+static zp_status parse_set(struct jparser *p, struct jnode *n)
 {
     n->kind = N_SET;
-    ZP_TRY(parse_target(p, TUPLE_NAMESPACE, NULL, &n->a));
-    if (parse_skip(p, T_ASSIGN)) return parse_tuple(p, 0, NULL, &n->b);
+    ZP_TRY(jparse_target(p, TUPLE_NAMESPACE, NULL, &n->a));
+    if (jparse_skip(p, T_ASSIGN)) return jparse_tuple(p, 0, NULL, &n->b);
     n->kind = N_SET_BLOCK;
-    ZP_TRY(parse_filters(p, NULL, false, &n->b));
+    ZP_TRY(jparse_filters(p, NULL, false, &n->b));
     ZP_TRY(parse_body(p, "endset", NULL, NULL, n, &n->body));
     advance(p);
     return ZP_OK;
 }
 
-static zp_status parse_with(struct parser *p, struct node *n)
+static zp_status parse_with(struct jparser *p, struct jnode *n)
 {
     n->kind = N_WITH;
     while (current(p)->kind != T_BLOCK_END) {
-        struct node *target, *value;
-        if (n->kids.n != 0) ZP_TRY(parse_expect(p, T_COMMA));
-        ZP_TRY(parse_target(p, 0, NULL, &target));
-        ZP_TRY(parse_expect(p, T_ASSIGN));
-        ZP_TRY(parse_expression(p, &value));
-        ZP_TRY(parse_append(p, &n->kids, target));
-        ZP_TRY(parse_append(p, &n->kids, value));
+        struct jnode *target, *value;
+        if (n->kids.n != 0) ZP_TRY(jparse_expect(p, T_COMMA));
+        ZP_TRY(jparse_target(p, 0, NULL, &target));
+        ZP_TRY(jparse_expect(p, T_ASSIGN));
+        ZP_TRY(jparse_expression(p, &value));
+        ZP_TRY(jparse_append(p, &n->kids, target));
+        ZP_TRY(jparse_append(p, &n->kids, value));
     }
     ZP_TRY(parse_body(p, "endwith", NULL, NULL, n, &n->body));
     advance(p);
@@ -231,16 +230,16 @@ static zp_status parse_with(struct parser *p, struct node *n)
 }
 
 /* Parameters in parentheses; each is a N_NAME with its default, if any, in a. */
-static zp_status parse_signature(struct parser *p, struct nodes *out)
+static zp_status parse_signature(struct jparser *p, struct jnodes *out)
 {
-    ZP_TRY(parse_expect(p, T_LPAREN));
+    ZP_TRY(jparse_expect(p, T_LPAREN));
     bool defaults = false;
     while (current(p)->kind != T_RPAREN) {
-        struct node *param;
-        if (out->n != 0) ZP_TRY(parse_expect(p, T_COMMA));
-        ZP_TRY(parse_name_target(p, &param));
-        if (parse_skip(p, T_ASSIGN)) {
-            ZP_TRY(parse_expression(p, &param->a));
+        struct jnode *param;
+        if (out->n != 0) ZP_TRY(jparse_expect(p, T_COMMA));
+        ZP_TRY(jparse_name_target(p, &param));
+        if (jparse_skip(p, T_ASSIGN)) {
+            ZP_TRY(jparse_expression(p, &param->a));
             defaults = true;
         } else if (defaults) {
             J_SYNTAX(p->program, param->at, p->err,
@@ -249,16 +248,16 @@ static zp_status parse_signature(struct parser *p, struct nodes *out)
         }
         if (param->name == p->program->id_caller && param->a == NULL)
             J_SYNTAX(p->program, param->at, p->err, "the parameter 'caller' needs a default");
-        ZP_TRY(parse_append(p, out, param));
+        ZP_TRY(jparse_append(p, out, param));
     }
-    return parse_expect(p, T_RPAREN);
+    return jparse_expect(p, T_RPAREN);
 }
 
 /* The body of a macro or call block: its own function, so loops outside cannot be broken from
  * inside. */
-static zp_status parse_macro_body(struct parser *p, const char *end, struct node *n)
+static zp_status parse_macro_body(struct jparser *p, const char *end, struct jnode *n)
 {
-    struct open_macro open = { .node = n, .up = p->macro };
+    struct jopen_macro open = { .node = n, .up = p->macro };
     uint32_t loops = p->loops;
     p->macro = &open;
     p->loops = 0;
@@ -270,72 +269,72 @@ static zp_status parse_macro_body(struct parser *p, const char *end, struct node
     return ZP_OK;
 }
 
-static zp_status parse_macro(struct parser *p, struct node *n)
+static zp_status parse_macro(struct jparser *p, struct jnode *n)
 {
-    struct node *name;
+    struct jnode *name;
     n->kind = N_MACRO;
-    ZP_TRY(parse_name_target(p, &name));
+    ZP_TRY(jparse_name_target(p, &name));
     n->name = name->name;
     ZP_TRY(parse_signature(p, &n->kids));
     return parse_macro_body(p, "endmacro", n);
 }
 
-static zp_status parse_call_block(struct parser *p, struct node *n)
+static zp_status parse_call_block(struct jparser *p, struct jnode *n)
 {
     n->kind = N_CALL_BLOCK;
     if (current(p)->kind == T_LPAREN) ZP_TRY(parse_signature(p, &n->kids));
     uint32_t at = current(p)->at;
-    ZP_TRY(parse_expression(p, &n->a));
+    ZP_TRY(jparse_expression(p, &n->a));
     if (n->a->kind != N_CALL) J_SYNTAX(p->program, at, p->err, "expected a call such as name(...)");
     return parse_macro_body(p, "endcall", n);
 }
 
-static zp_status parse_filter_block(struct parser *p, struct node *n)
+static zp_status parse_filter_block(struct jparser *p, struct jnode *n)
 {
     n->kind = N_FILTER_BLOCK;
-    ZP_TRY(parse_filters(p, NULL, true, &n->a));
+    ZP_TRY(jparse_filters(p, NULL, true, &n->a));
     ZP_TRY(parse_body(p, "endfilter", NULL, NULL, n, &n->body));
     advance(p);
     return ZP_OK;
 }
 
-static zp_status parse_print(struct parser *p, struct node *n)
+static zp_status parse_print(struct jparser *p, struct jnode *n)
 {
     n->kind = N_PRINT;
     while (current(p)->kind != T_BLOCK_END) {
-        struct node *value;
-        if (n->kids.n != 0) ZP_TRY(parse_expect(p, T_COMMA));
-        ZP_TRY(parse_expression(p, &value));
-        ZP_TRY(parse_append(p, &n->kids, value));
+        struct jnode *value;
+        if (n->kids.n != 0) ZP_TRY(jparse_expect(p, T_COMMA));
+        ZP_TRY(jparse_expression(p, &value));
+        ZP_TRY(jparse_append(p, &n->kids, value));
     }
     return ZP_OK;
 }
 
-static zp_status parse_generation(struct parser *p, struct node *n)
+static zp_status parse_generation(struct jparser *p, struct jnode *n)
 {
     n->kind = N_GENERATION;
     return parse_macro_body(p, "endgeneration", n);
 }
 
-static zp_status parse_break(struct parser *p, struct node *n)
+static zp_status parse_break(struct jparser *p, struct jnode *n)
 {
     n->kind = N_BREAK;
     if (p->loops == 0) J_SYNTAX(p->program, n->at, p->err, "'break' stands outside a loop");
     return ZP_OK;
 }
 
-static zp_status parse_continue(struct parser *p, struct node *n)
+static zp_status parse_continue(struct jparser *p, struct jnode *n)
 {
     n->kind = N_CONTINUE;
     if (p->loops == 0) J_SYNTAX(p->program, n->at, p->err, "'continue' stands outside a loop");
     return ZP_OK;
 }
 
-static zp_status parse_statement(struct parser *p, struct node **out)
+static zp_status parse_statement(struct jparser *p, struct jnode **out)
 {
     static const struct {
         const char *name;
-        zp_status (*parse)(struct parser *p, struct node *n);
+        zp_status (*parse)(struct jparser *p, struct jnode *n);
     } tags[] = {
         { "for", parse_for },
         { "if", parse_if },
@@ -349,11 +348,11 @@ static zp_status parse_statement(struct parser *p, struct node **out)
         { "break", parse_break },
         { "continue", parse_continue },
     };
-    const struct token *t = current(p);
-    if (t->kind != T_NAME) return parse_unexpected(p, "the name of a statement");
+    const struct jtoken *t = current(p);
+    if (t->kind != T_NAME) return jparse_unexpected(p, "the name of a statement");
     for (size_t i = 0; i < ZP_COUNT(tags); i++) {
-        if (!token_is_name(t, tags[i].name)) continue;
-        ZP_TRY(parse_node(p, N_DATA, t->at, out));
+        if (!jtoken_is_name(t, tags[i].name)) continue;
+        ZP_TRY(jparse_node(p, N_DATA, t->at, out));
         advance(p);
         return tags[i].parse(p, *out);
     }
@@ -364,37 +363,37 @@ static zp_status parse_statement(struct parser *p, struct node **out)
              shown, t->text);
 }
 
-static zp_status parse_data(struct parser *p, struct nodes *out)
+static zp_status parse_data(struct jparser *p, struct jnodes *out)
 {
-    const struct token *t = current(p);
-    struct node *n;
+    const struct jtoken *t = current(p);
+    struct jnode *n;
     const struct jstr *s;
-    ZP_TRY(parse_node(p, N_DATA, t->at, &n));
-    ZP_TRY(parse_text(p, t->text, t->text_size, &s));
+    ZP_TRY(jparse_node(p, N_DATA, t->at, &n));
+    ZP_TRY(jparse_text(p, t->text, t->text_size, &s));
     n->value = jv_str(s);
     advance(p);
-    return parse_append(p, out, n);
+    return jparse_append(p, out, n);
 }
 
-static zp_status parse_variable(struct parser *p, struct nodes *out)
+static zp_status parse_variable(struct jparser *p, struct jnodes *out)
 {
-    struct node *n, *value;
-    ZP_TRY(parse_node(p, N_PRINT, current(p)->at, &n));
+    struct jnode *n, *value;
+    ZP_TRY(jparse_node(p, N_PRINT, current(p)->at, &n));
     advance(p);
-    ZP_TRY(parse_tuple(p, 0, NULL, &value));
-    ZP_TRY(parse_append(p, &n->kids, value));
-    ZP_TRY(parse_expect(p, T_VAR_END));
-    return parse_append(p, out, n);
+    ZP_TRY(jparse_tuple(p, 0, NULL, &value));
+    ZP_TRY(jparse_append(p, &n->kids, value));
+    ZP_TRY(jparse_expect(p, T_VAR_END));
+    return jparse_append(p, out, n);
 }
 
-static bool at_end_name(const struct parser *p, const char *const *ends)
+static bool at_end_name(const struct jparser *p, const char *const *ends)
 {
     for (; *ends != NULL; ends++)
-        if (token_is_name(current(p), *ends)) return true;
+        if (jtoken_is_name(current(p), *ends)) return true;
     return false;
 }
 
-static zp_status unclosed(struct parser *p, const char *const *ends, const struct node *open)
+static zp_status unclosed(struct jparser *p, const char *const *ends, const struct jnode *open)
 {
     uint32_t line, column;
     jinja_locate(p->program->source, p->program->size, open->at, &line, &column);
@@ -404,27 +403,27 @@ static zp_status unclosed(struct parser *p, const char *const *ends, const struc
         line, column, ends[2] != NULL ? ends[2] : ends[0]);
 }
 
-static zp_status parse_statements(struct parser *p, const char *const *ends,
-                                  const struct node *open, struct nodes *out)
+static zp_status parse_statements(struct jparser *p, const char *const *ends,
+                                  const struct jnode *open, struct jnodes *out)
 {
     for (;;) {
-        struct node *n = NULL;
+        struct jnode *n = NULL;
         switch (current(p)->kind) {
         case T_END: return ends[0] == NULL ? ZP_OK : unclosed(p, ends, open);
         case T_DATA: ZP_TRY(parse_data(p, out)); break;
         case T_VAR_BEGIN: ZP_TRY(parse_variable(p, out)); break;
         default:
-            ZP_TRY(parse_expect(p, T_BLOCK_BEGIN));
+            ZP_TRY(jparse_expect(p, T_BLOCK_BEGIN));
             if (at_end_name(p, ends)) return ZP_OK;
             ZP_TRY(parse_statement(p, &n));
-            ZP_TRY(parse_append(p, out, n));
-            ZP_TRY(parse_expect(p, T_BLOCK_END));
+            ZP_TRY(jparse_append(p, out, n));
+            ZP_TRY(jparse_expect(p, T_BLOCK_END));
         }
     }
 }
 
 /* Copies the source with \n line ends and without the one newline that may end it. */
-static zp_status copy_source(struct parser *p, const char *source, size_t size)
+static zp_status copy_source(struct jparser *p, const char *source, size_t size)
 {
     struct jinja_program *g = p->program;
     char *copy = arena_alloc(&g->arena, size + 1);
@@ -444,7 +443,7 @@ static zp_status copy_source(struct parser *p, const char *source, size_t size)
     return ZP_OK;
 }
 
-static zp_status parse_all(struct parser *p, const char *source, size_t size, const char *name)
+static zp_status parse_all(struct jparser *p, const char *source, size_t size, const char *name)
 {
     struct jinja_program *g = p->program;
     static const char *const no_end[] = { NULL };
@@ -468,7 +467,7 @@ static zp_status parse_all(struct parser *p, const char *source, size_t size, co
 zp_status jinja_parse(struct jinja_program *program, const char *source, size_t size,
                       const char *name, zp_err *err)
 {
-    struct parser p = { .program = program, .err = err };
+    struct jparser p = { .program = program, .err = err };
     zp_status status = parse_all(&p, source, size, name);
     mem_free(p.tokens.at);
     return status;

@@ -10,17 +10,17 @@
 
 /* Macros and call blocks being parsed, innermost first: they learn which special names their bodies
  * use. */
-struct open_macro {
-    struct node *node;
-    struct open_macro *up;
+struct jopen_macro {
+    struct jnode *node;
+    struct jopen_macro *up;
 };
 
-struct parser {
+struct jparser {
     struct jinja_program *program;
-    struct token_list tokens;
+    struct jtoken_list tokens;
     size_t at;             /* current token */
     uint32_t depth, loops; /* nesting; loops open in this macro */
-    struct open_macro *macro;
+    struct jopen_macro *macro;
     zp_err *err;
 };
 
@@ -33,28 +33,28 @@ void jinja_program_free(struct jinja_program *program);
 uint32_t jinja_find_name(const struct jinja_program *program, const char *name, size_t size);
 
 /* Shared by the two halves of the parser. */
-ZP_INLINE const struct token *current(const struct parser *p)
+ZP_INLINE const struct jtoken *current(const struct jparser *p)
 {
     return &p->tokens.at[p->at];
 }
-ZP_INLINE const struct token *look(const struct parser *p)
+ZP_INLINE const struct jtoken *look(const struct jparser *p)
 {
     return &p->tokens.at[p->at + (p->tokens.at[p->at].kind != T_END)];
 }
-ZP_INLINE void advance(struct parser *p)
+ZP_INLINE void advance(struct jparser *p)
 {
     p->at += p->tokens.at[p->at].kind != T_END;
 }
-bool token_is_name(const struct token *t, const char *name);
-bool parse_skip(struct parser *p, enum token_kind kind);
-bool parse_skip_name(struct parser *p, const char *name);
-zp_status parse_expect(struct parser *p, enum token_kind kind);
-zp_status parse_expect_name(struct parser *p, const char *name);
-zp_status parse_enter(struct parser *p);
-zp_status parse_unexpected(struct parser *p, const char *expected);
-zp_status parse_node(struct parser *p, enum node_kind kind, uint32_t at, struct node **out);
-zp_status parse_append(struct parser *p, struct nodes *list, struct node *node);
-zp_status parse_intern(struct parser *p, const struct token *t, uint32_t *id);
-zp_status parse_text(struct parser *p, const char *data, size_t size, const struct jstr **out);
+bool jtoken_is_name(const struct jtoken *t, const char *name);
+bool jparse_skip(struct jparser *p, enum jtoken_kind kind);
+bool jparse_skip_name(struct jparser *p, const char *name);
+zp_status jparse_expect(struct jparser *p, enum jtoken_kind kind);
+zp_status jparse_expect_name(struct jparser *p, const char *name);
+zp_status jparse_enter(struct jparser *p);
+zp_status jparse_unexpected(struct jparser *p, const char *expected);
+zp_status jparse_node(struct jparser *p, enum jnode_kind kind, uint32_t at, struct jnode **out);
+zp_status jparse_append(struct jparser *p, struct jnodes *list, struct jnode *node);
+zp_status jparse_intern(struct jparser *p, const struct jtoken *t, uint32_t *id);
+zp_status jparse_text(struct jparser *p, const char *data, size_t size, const struct jstr **out);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "model/jinja_sort.h"
 
-void float_to_text(double f, char out[FLOAT_TEXT_SIZE])
+void jinja_float_text(double f, char out[FLOAT_TEXT_SIZE])
 {
     if (!isfinite(f)) {
         snprintf(out, FLOAT_TEXT_SIZE, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
@@ -36,7 +36,7 @@ void float_to_text(double f, char out[FLOAT_TEXT_SIZE])
 static zp_status append_number(struct jtext *t, struct jv v)
 {
     char text[FLOAT_TEXT_SIZE];
-    if (v.kind == J_FLOAT) float_to_text(v.u.f, text);
+    if (v.kind == J_FLOAT) jinja_float_text(v.u.f, text);
     else snprintf(text, sizeof text, "%lld", (long long)v.u.i);
     return jtext_append_ascii(t, text);
 }
@@ -68,7 +68,7 @@ static zp_status append_str_repr(struct jtext *t, const struct jstr *s)
         char quoted[2] = { '\\', quote };
         if (named != NULL) ZP_TRY(jtext_append(t, named, 2, origin, NULL));
         else if (cp == (uint8_t)quote) ZP_TRY(jtext_append(t, quoted, 2, origin, NULL));
-        else if (!text_is_printable(cp)) ZP_TRY(append_escaped(t, cp, origin));
+        else if (!jchar_is_printable(cp)) ZP_TRY(append_escaped(t, cp, origin));
         else ZP_TRY(jtext_append_slice(t, s, at, size));
     }
     return jtext_append(t, &quote, 1, ORIGIN_TEMPLATE, NULL);
@@ -181,7 +181,7 @@ zp_status jtext_append_value(struct jtext *t, struct jv v)
 
 struct json_writer {
     struct jtext t;
-    const struct json_style *style;
+    const struct jjson_style *style;
     size_t level;
 };
 
@@ -235,7 +235,7 @@ static zp_status write_json_break(struct json_writer *w)
 
 static zp_status write_json_comma(struct json_writer *w)
 {
-    const struct json_style *s = w->style;
+    const struct jjson_style *s = w->style;
     if (s->item_separator != NULL) ZP_TRY(jtext_append_str(&w->t, s->item_separator));
     else ZP_TRY(jtext_append_ascii(&w->t, s->indent != NULL ? "," : ", "));
     return write_json_break(w);
@@ -316,7 +316,7 @@ static zp_status write_json(struct json_writer *w, struct jv v)
     return ZP_OK;
 }
 
-zp_status jv_to_json(struct jinja *c, struct jv v, const struct json_style *style, struct jv *out)
+zp_status jv_to_json(struct jinja *c, struct jv v, const struct jjson_style *style, struct jv *out)
 {
     struct json_writer w = { .t = { .c = c }, .style = style };
     ZP_TRY(write_json(&w, v));

@@ -11,14 +11,14 @@ zp_status jv_to_str(struct jinja *c, struct jv v,
 
 /* Shortest digits that read back as the same number, laid out as Python's repr(float). */
 #define FLOAT_TEXT_SIZE 48
-void float_to_text(double f, char out[FLOAT_TEXT_SIZE]);
+void jinja_float_text(double f, char out[FLOAT_TEXT_SIZE]);
 
 /* json.dumps with Hugging Face's defaults: not escaped for HTML, non-ASCII kept. */
-struct json_style {
+struct jjson_style {
     bool ensure_ascii, sort_keys;
     const struct jstr *indent;                         /* NULL: one line */
     const struct jstr *item_separator, *key_separator; /* NULL: Python's defaults */
 };
-zp_status jv_to_json(struct jinja *c, struct jv v, const struct json_style *style, struct jv *out);
+zp_status jv_to_json(struct jinja *c, struct jv v, const struct jjson_style *style, struct jv *out);
 
 #endif

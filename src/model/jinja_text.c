@@ -83,7 +83,7 @@ zp_status jtext_append_ascii(struct jtext *t, const char *text)
 zp_status jtext_append_char(struct jtext *t, uint32_t cp, enum jorigin origin)
 {
     char bytes[4];
-    return jtext_append(t, bytes, text_encode(cp, bytes), origin, NULL);
+    return jtext_append(t, bytes, jchar_encode(cp, bytes), origin, NULL);
 }
 
 static zp_status string_of_block(struct jinja *c, struct jblock *b, struct jv *out)
@@ -196,7 +196,7 @@ size_t jstr_find_last(const struct jstr *s, const struct jstr *needle, size_t en
 /* The count is not stored: constants of a template are shared by threads (V3). */
 size_t jstr_chars(const struct jstr *s)
 {
-    return s->n_char != SIZE_MAX ? s->n_char : text_count(s->data, s->size);
+    return s->n_char != SIZE_MAX ? s->n_char : jchar_count(s->data, s->size);
 }
 
 size_t jstr_byte_of(const struct jstr *s, size_t char_index)
@@ -213,7 +213,7 @@ size_t jstr_byte_of(const struct jstr *s, size_t char_index)
 uint32_t jstr_char_at(const struct jstr *s, size_t at, size_t *size)
 {
     uint32_t cp;
-    *size = text_decode(s->data + at, s->data + s->size, &cp);
+    *size = jchar_decode(s->data + at, s->data + s->size, &cp);
     return cp;
 }
 
@@ -223,7 +223,7 @@ uint32_t jstr_char_before(const struct jstr *s, size_t at, size_t *size)
     while (start > 0 && ((uint8_t)s->data[start] & 0xC0) == 0x80) start--;
     uint32_t cp;
     *size = at - start;
-    text_decode(s->data + start, s->data + at, &cp);
+    jchar_decode(s->data + start, s->data + at, &cp);
     return cp;
 }
 
@@ -235,8 +235,8 @@ static bool is_final_sigma(const struct jstr *s, size_t at)
     bool cased_before = false, cased_after = false;
     for (size_t i = at; i > 0 && !cased_before;) {
         uint32_t cp = jstr_char_before(s, i, &size);
-        if (!text_is_case_ignorable(cp)) {
-            cased_before = text_is_upper(cp) || text_is_lower(cp) || text_is_title(cp);
+        if (!jchar_is_case_ignorable(cp)) {
+            cased_before = jchar_is_upper(cp) || jchar_is_lower(cp) || jchar_is_title(cp);
             break;
         }
         i -= size;
@@ -244,26 +244,26 @@ static bool is_final_sigma(const struct jstr *s, size_t at)
     if (!cased_before) return false;
     for (size_t i = at + 2; i < s->size && !cased_after; i += size) {
         uint32_t cp = jstr_char_at(s, i, &size);
-        if (!text_is_case_ignorable(cp)) {
-            cased_after = text_is_upper(cp) || text_is_lower(cp) || text_is_title(cp);
+        if (!jchar_is_case_ignorable(cp)) {
+            cased_after = jchar_is_upper(cp) || jchar_is_lower(cp) || jchar_is_title(cp);
             break;
         }
     }
     return !cased_after;
 }
 
-zp_status jtext_append_cased(struct jtext *t, const struct jstr *s, size_t at, enum text_case to,
+zp_status jtext_append_cased(struct jtext *t, const struct jstr *s, size_t at, enum jchar_case to,
                              size_t *size)
 {
     enum jorigin origin = jstr_origin_at(s, at);
     uint32_t cp = jstr_char_at(s, at, size), mapped[3];
-    size_t n = text_map_case(cp, to, mapped);
+    size_t n = jchar_map_case(cp, to, mapped);
     if (cp == 0x3A3 && to == CASE_LOWER && is_final_sigma(s, at)) mapped[0] = 0x3C2;
     for (size_t i = 0; i < n; i++) ZP_TRY(jtext_append_char(t, mapped[i], origin));
     return ZP_OK;
 }
 
-zp_status jstr_to_case(struct jinja *c, const struct jstr *s, enum text_case to, struct jv *out)
+zp_status jstr_to_case(struct jinja *c, const struct jstr *s, enum jchar_case to, struct jv *out)
 {
     struct jtext t = { .c = c };
     size_t size;
@@ -273,14 +273,14 @@ zp_status jstr_to_case(struct jinja *c, const struct jstr *s, enum text_case to,
 
 static bool strips(uint32_t cp, const char *bytes, size_t size, const struct jstr *chars)
 {
-    if (chars == NULL) return text_is_space(cp);
+    if (chars == NULL) return jchar_is_space(cp);
     if (size > chars->size) return false;
     const char *hit = memmem(chars->data, chars->size, bytes, size);
     return hit != NULL;
 }
 
 zp_status jstr_strip(struct jinja *c, const struct jstr *s, const struct jstr *chars,
-                     enum strip_side side, struct jv *out)
+                     enum jstrip_side side, struct jv *out)
 {
     size_t begin = 0, end = s->size, size;
     while ((side & STRIP_LEFT) && begin < end) {

@@ -56,14 +56,14 @@ uint32_t jstr_char_before(const struct jstr *s, size_t at, size_t *size);
 
 /* Appends the full case mapping of the character at byte `at`, keeping its origin; *size = its
  * bytes in s. */
-zp_status jtext_append_cased(struct jtext *t, const struct jstr *s, size_t at, enum text_case to,
+zp_status jtext_append_cased(struct jtext *t, const struct jstr *s, size_t at, enum jchar_case to,
                              size_t *size);
-zp_status jstr_to_case(struct jinja *c, const struct jstr *s, enum text_case to, struct jv *out);
+zp_status jstr_to_case(struct jinja *c, const struct jstr *s, enum jchar_case to, struct jv *out);
 
 /* Takes characters off the ends: chars = NULL for Python's white space, else any of these
  * characters. */
-enum strip_side { STRIP_LEFT = 1, STRIP_RIGHT = 2, STRIP_BOTH = 3 };
+enum jstrip_side { STRIP_LEFT = 1, STRIP_RIGHT = 2, STRIP_BOTH = 3 };
 zp_status jstr_strip(struct jinja *c, const struct jstr *s, const struct jstr *chars,
-                     enum strip_side side, struct jv *out);
+                     enum jstrip_side side, struct jv *out);
 
 #endif

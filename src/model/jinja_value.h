@@ -1,4 +1,4 @@
-/* jinja_value.h: the values of a chat template, with Python's meaning, and the state of a rendering.
+/* jinja_value.h: the values of a chat template, with Python's meaning, and one rendering's state.
  * Owns: struct jinja (limits, memory, position for messages), struct jv and its containers.
  * V1 all memory of a rendering is its arena's and lives until the rendering ends.
  * V2 the bytes of a string never change; concatenation may append behind them in the same block.
@@ -104,7 +104,7 @@ struct jcycler {
     size_t at;
 };
 struct jmacro {
-    const struct node *node;
+    const struct jnode *node;
     struct jscope *scope;
 };
 

@@ -118,7 +118,7 @@ static zp_status copy_output(const struct jblock *b, struct template_output *out
 static zp_status render(struct jinja *c, const json_t *input, struct template_output *out)
 {
     struct jtext text = { .c = c };
-    enum flow flow = FLOW_ON;
+    enum jflow flow = FLOW_ON;
     c->out = &text;
     ZP_TRY(bind_globals(c, input));
     ZP_TRY(jscope_new(c, NULL, &c->scope));
