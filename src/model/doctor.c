@@ -1,0 +1,165 @@
+/* doctor.c: processor, memory, kernels: measured, not guessed.
+ * Owns: the memory it reads while it measures. Does not know: models.
+ * D1 a figure comes from this run; what could not be measured is null, never a default. */
+#include "model/doctor.h"
+
+#include <string.h>
+#include <zerope/zerope.h>
+
+#include "base/os.h"
+#include "kern/selftest.h"
+#include "model/inspect.h"
+#include "model/library.h"
+
+enum { LANES = 16, RESULT_ROOM = 64 };
+
+/* ---- read bandwidth -------------------------------------------------------------------------- */
+
+struct reading {
+    uint64_t *data;
+    size_t n;              /* multiple of LANES */
+    uint64_t sums[256][8]; /* by thread, a cache line each: what was read is used */
+};
+
+static void touch_worker(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    struct reading *r = arg;
+    size_t begin, end;
+    pool_share(r->n, LANES, thread, n_threads, &begin, &end);
+    if (begin < end) memset(r->data + begin, 0x5a, (end - begin) * sizeof *r->data);
+}
+
+static void read_worker(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    struct reading *r = arg;
+    size_t begin, end;
+    uint64_t sum[LANES] = { 0 }, total = 0;
+    pool_share(r->n, LANES, thread, n_threads, &begin, &end);
+    for (size_t i = begin; i < end; i += LANES)
+        for (size_t k = 0; k < LANES; k++) sum[k] += r->data[i + k];
+    for (size_t k = 0; k < LANES; k++) total += sum[k];
+    r->sums[thread][0] = total;
+}
+
+zp_status doctor_read_bandwidth(struct pool *p, size_t bytes, double seconds, double *best,
+                                zp_err *err)
+{
+    struct reading *r = mem_zalloc(MEM_SCRATCH, sizeof *r);
+    size_t n = bytes / sizeof *r->data / LANES * LANES, size = n * sizeof *r->data;
+    if (r) r->data = mem_alloc_huge(MEM_SCRATCH, size);
+    if (!r || !r->data) {
+        mem_free(r);
+        ZP_FAIL(err, ZP_NO_MEMORY, "not enough memory to measure the bandwidth (%zu bytes)", size);
+    }
+    r->n = n;
+    *best = 0;
+    pool_run(p, touch_worker, r);
+    for (double begin = os_now(), from = begin; from - begin < seconds;) {
+        pool_run(p, read_worker, r);
+        double now = os_now(), rate = (double)size / (now - from);
+        if (now > from && rate > *best) *best = rate;
+        from = now;
+    }
+    mem_free_huge(MEM_SCRATCH, r->data, size);
+    mem_free(r);
+    return ZP_OK;
+}
+
+/* ---- document -------------------------------------------------------------------------------- */
+
+static void write_cpu(struct json_build *w, uint32_t n_threads)
+{
+    char model[128], features[256];
+    kern_cpu_features(features, sizeof features);
+    json_build_object(w, "cpu");
+    json_build_text(w, "model", os_cpu_model(model, sizeof model));
+    json_build_text(w, "features", features);
+    json_build_text(w, "level", kern_level_name(kern_cpu_level()));
+    json_build_uint(w, "processors", os_cpu_count());
+    json_build_uint(w, "threads", n_threads);
+    json_build_uint(w, "threads_suggested", os_cpu_count());
+    json_build_real(w, "load_average", os_load_average(), 4);
+    json_build_object_end(w);
+}
+
+/* 256 MiB, less where there is little memory: at most an eighth of it. */
+static size_t bytes_to_read(void)
+{
+    uint64_t have = os_memory_available(), want = (uint64_t)256 << 20;
+    if (have && have / 8 < want) want = have / 8;
+    return (size_t)(want < (1u << 20) ? 1u << 20 : want);
+}
+
+static zp_status write_memory(struct json_build *w, uint32_t n_threads, bool quick, zp_err *err)
+{
+    size_t bytes = bytes_to_read();
+    struct pool *one, *all;
+    double alone = 0, together = 0, seconds = quick ? 0.2 : 1.5;
+    ZP_TRY(pool_open(&all, n_threads, err));
+    zp_status status = doctor_read_bandwidth(all, bytes, seconds, &together, err);
+    pool_close(all);
+    ZP_TRY(status);
+    ZP_TRY(pool_open(&one, 1, err));
+    status = doctor_read_bandwidth(one, bytes, seconds, &alone, err);
+    pool_close(one);
+    ZP_TRY(status);
+    json_build_object(w, "memory");
+    json_build_uint(w, "available_bytes", os_memory_available());
+    json_build_uint(w, "rss_bytes", os_rss_bytes());
+    json_build_uint(w, "measured_over_bytes", bytes);
+    json_build_real(w, "read_gbps", together * 1e-9, 4);
+    json_build_real(w, "read_gbps_one_thread", alone * 1e-9, 4);
+    json_build_object_end(w);
+    return ZP_OK;
+}
+
+static zp_status write_self_test(struct json_build *w, const struct kern_table *t, zp_err *err)
+{
+    struct selftest_result results[RESULT_ROOM];
+    size_t n = kern_op_count(), bad = 0;
+    ZP_FAIL_IF(n > RESULT_ROOM, err, ZP_RUN, "%zu operations, room for %d", n, RESULT_ROOM);
+    ZP_TRY(selftest_run(t, results, err));
+    for (size_t i = 0; i < n; i++) bad += !results[i].ok;
+    json_build_object(w, "self_test");
+    json_build_text(w, "status", bad ? "fail" : "pass");
+    json_build_array(w, "operations");
+    for (size_t i = 0; i < n; i++) {
+        json_build_object(w, NULL);
+        json_build_text(w, "operation", results[i].op);
+        json_build_text(w, "kernel", results[i].chosen);
+        json_build_text(w, "contract", results[i].contract);
+        json_build_real(w, "of_limit", results[i].worst, 3);
+        json_build_text(w, "status", results[i].ok ? "pass" : "fail");
+        json_build_object_end(w);
+    }
+    json_build_array_end(w);
+    json_build_object_end(w);
+    return ZP_OK;
+}
+
+static zp_status write_all(struct json_build *w, uint32_t n_threads, bool quick, zp_err *err)
+{
+    struct kern_table kern;
+    kern_table_init(&kern, KERN_AVX512);
+    json_build_object(w, NULL);
+    json_build_text(w, "version", zp_version());
+    write_cpu(w, n_threads);
+    ZP_TRY(write_memory(w, n_threads, quick, err));
+    inspect_write_kernels(w, &kern);
+    library_write_versions(w);
+    ZP_TRY(write_self_test(w, &kern, err));
+    json_build_object_end(w);
+    return ZP_OK;
+}
+
+zp_status zp_doctor_json(char **json, uint32_t n_threads, bool quick, zp_err *err)
+{
+    struct json_build w;
+    *json = NULL;
+    if (n_threads == 0) n_threads = os_cpu_count();
+    ZP_FAIL_IF(n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", n_threads);
+    json_build_open(&w, err);
+    zp_status status = write_all(&w, n_threads, quick, err);
+    if (w.status == ZP_OK) w.status = status;
+    return json_build_finish(&w, json);
+}

@@ -1,0 +1,274 @@
+/* inspect.c: the document of `inspect`: what a model file is, what its layers do with positions,
+ * and what running it will take.
+ * Owns: nothing. I1 the memory shown is what an engine with these options will count. */
+#include "model/inspect.h"
+
+#include <string.h>
+
+#include "model/engine.h"
+
+/* ---- metadata -------------------------------------------------------------------------------- */
+
+static void write_types(struct json_build *w, const struct gguf *g)
+{
+    json_build_array(w, "types");
+    const struct quant_traits *t;
+    for (size_t k = 0; (t = quant_traits_at(k)) != NULL; k++) {
+        uint64_t n = 0, bytes = 0;
+        for (uint32_t i = 0; i < g->n_tensors; i++)
+            if (g->tensors[i].type == t->type) n++, bytes += g->tensors[i].bytes;
+        if (n == 0) continue;
+        json_build_object(w, NULL);
+        json_build_text(w, "type", t->name);
+        json_build_uint(w, "tensors", n);
+        json_build_uint(w, "bytes", bytes);
+        json_build_object_end(w);
+    }
+    json_build_array_end(w);
+}
+
+static void write_metadata(struct json_build *w, const struct zp_model *m, const zp_model_info *i)
+{
+    json_build_text(w, "file", m->gguf.path);
+    json_build_text(w, "format", m->gguf.folder ? "hugging face folder" : "gguf");
+    json_build_text(w, "arch", i->arch);
+    json_build_text(w, "name", i->name);
+    json_build_text(w, "sha256", i->sha256);
+    json_build_uint(w, "file_bytes", i->file_bytes);
+    json_build_uint(w, "n_params", i->n_params);
+    json_build_uint(w, "n_layer", i->n_layer);
+    json_build_uint(w, "n_head", i->n_head);
+    json_build_uint(w, "n_kv", i->n_kv);
+    json_build_uint(w, "d_head", i->d_head);
+    json_build_uint(w, "d_model", i->d_model);
+    json_build_uint(w, "d_ff", i->d_ff);
+    json_build_uint(w, "n_vocab", i->n_vocab);
+    json_build_uint(w, "n_ctx_train", i->n_ctx_train);
+    json_build_uint(w, "n_ctx_validated", i->n_ctx_validated);
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+static void write_rope(struct json_build *w, const struct hparams *h, const struct position *p)
+{
+    static const char *const scalings[] = { "none", "linear", "yarn" };
+    json_build_object(w, "rope");
+    json_build_uint(w, "n_pair", p->n_pair);
+    json_build_text(w, "pairing", h->arch->pairing == ARCH_INTERLEAVED ? "interleaved" : "halves");
+    json_build_real(w, "base", (double)h->rope_base, 9);
+    json_build_real(w, "base_windowed", (double)h->rope_base_swa, 9);
+    json_build_text(w, "scaling", scalings[h->scaling]);
+    json_build_real(w, "scaling_factor", (double)h->scaling_factor, 9);
+    if (h->scaling == ARCH_SCALING_YARN)
+        json_build_real(w, "yarn_original_ctx", (double)h->yarn_orig_ctx, 9);
+    json_build_bool(w, "divisors", h->rope_freqs != NULL);
+    json_build_real(w, "softmax_scale", (double)p->attn_scale, 9);
+    json_build_object_end(w);
+}
+
+/* An angle set's base belongs to layers that rotate; others show null. */
+static void write_base(struct json_build *w, const struct hparams *h, const struct position *p,
+                       uint32_t layer)
+{
+    bool rotates = p->kind[layer] == POSITION_ROPE || p->kind[layer] == POSITION_PARTIAL;
+    float base = p->angle_set[layer] ? h->rope_base_swa : h->rope_base;
+    if (rotates) json_build_real(w, "base", (double)base, 9);
+    else json_build_null(w, "base");
+}
+
+static void write_layer(struct json_build *w, const struct hparams *h, const struct position *p,
+                        uint32_t layer)
+{
+    const struct position_head *heads = &p->heads[(size_t)layer * p->n_kv];
+    bool local = false;
+    json_build_object(w, NULL);
+    json_build_uint(w, "layer", layer);
+    json_build_text(w, "kind", position_kind_name(p->kind[layer]));
+    json_build_array(w, "open");
+    for (uint32_t k = 0; k < p->n_kv; k++) {
+        json_build_uint(w, NULL, heads[k].n_open);
+        local = local || heads[k].window != 0;
+    }
+    json_build_array_end(w);
+    json_build_uint(w, "of", p->n_pair);
+    json_build_uint(w, "window", p->window[layer]);
+    write_base(w, h, p, layer);
+    json_build_array(w, "head_window");
+    for (uint32_t k = 0; local && k < p->n_kv; k++) json_build_uint(w, NULL, heads[k].window);
+    json_build_array_end(w);
+    if (p->scale_c) json_build_real(w, "scale_c", (double)p->scale_c[layer], 9);
+    if (position_layer_has_bias(p, layer)) {
+        uint32_t closed = 0;
+        for (uint32_t i = 0; p->bias_gate && i < p->n_head; i++)
+            closed += p->bias_gate[layer * p->n_head + i] == 0.0f;
+        json_build_uint(w, "biases_open", p->n_head - closed);
+    }
+    json_build_object_end(w);
+}
+
+void inspect_write_gates(struct json_build *w, const struct position *p)
+{
+    json_build_array(w, "closed_gates");
+    for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++)
+        for (uint32_t s = p->heads[i].n_open; s < p->n_pair; s++) {
+            if (position_layer_has_bias(p, i / p->n_kv)) break;
+            json_build_array(w, NULL);
+            json_build_uint(w, NULL, i / p->n_kv);
+            json_build_uint(w, NULL, i % p->n_kv);
+            json_build_uint(w, NULL, p->heads[i].pair[s]);
+            json_build_array_end(w);
+        }
+    json_build_array_end(w);
+    json_build_array(w, "local_heads");
+    for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++) {
+        if (p->heads[i].window == 0) continue;
+        json_build_array(w, NULL);
+        json_build_uint(w, NULL, i / p->n_kv);
+        json_build_uint(w, NULL, i % p->n_kv);
+        json_build_uint(w, NULL, p->heads[i].window);
+        json_build_array_end(w);
+    }
+    json_build_array_end(w);
+    json_build_uint(w, "sinks", p->n_sink);
+}
+
+static void write_positions(struct json_build *w, const struct zp_model *m, const zp_model_info *i)
+{
+    static const char *const modes[] = { "full", "zero", "half", "auto" };
+    const struct position *p = &m->position;
+    json_build_object(w, "gates");
+    json_build_uint(w, "total", i->gates_total);
+    json_build_uint(w, "closed", i->gates_closed);
+    json_build_uint(w, "layers_none", i->layers_none);
+    json_build_uint(w, "heads_none", i->heads_none);
+    json_build_uint(w, "heads_local", i->heads_local);
+    json_build_object_end(w);
+    write_rope(w, &m->h, p);
+    json_build_object(w, "mode");
+    json_build_text(w, "default", modes[p->mode_default]);
+    json_build_uint(w, "auto_threshold", p->auto_threshold);
+    json_build_bool(w, "has_half", p->has_half);
+    json_build_bool(w, "has_evidence", p->has_evidence);
+    json_build_object_end(w);
+    json_build_array(w, "position");
+    for (uint32_t l = 0; l < p->n_layer; l++) write_layer(w, &m->h, p, l);
+    json_build_array_end(w);
+    inspect_write_gates(w, p);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void write_token(struct json_build *w, const char *key, const struct tokenizer *t,
+                        int32_t id)
+{
+    if (id == TOKEN_NONE) {
+        json_build_null(w, key);
+        return;
+    }
+    size_t size;
+    const char *text = tokenizer_token_text(t, id, &size);
+    json_build_object(w, key);
+    json_build_int(w, "id", id);
+    json_build_bytes(w, "text", text, size);
+    json_build_object_end(w);
+}
+
+static void write_text_parts(struct json_build *w, const struct zp_model *m)
+{
+    json_build_object(w, "tokenizer");
+    if (m->tokenizer) {
+        const struct tokenizer_info *t = tokenizer_get_info(m->tokenizer);
+        json_build_text(w, "model", t->model);
+        json_build_text(w, "pre", t->pre);
+        json_build_int(w, "n_vocab", t->n_vocab);
+        json_build_bool(w, "add_bos", t->add_bos);
+        json_build_bool(w, "add_eos", t->add_eos);
+        write_token(w, "bos", m->tokenizer, t->bos);
+        write_token(w, "eos", m->tokenizer, t->eos);
+        write_token(w, "eot", m->tokenizer, t->eot);
+        write_token(w, "unk", m->tokenizer, t->unk);
+        write_token(w, "pad", m->tokenizer, t->pad);
+    } else json_build_text(w, "error", m->tokenizer_error.message);
+    json_build_object_end(w);
+    json_build_object(w, "template");
+    json_build_uint(w, "bytes", m->template_text ? strlen(m->template_text) : 0);
+    if (m->template) json_build_bool(w, "tools", template_reads(m->template, "tools"));
+    else json_build_text(w, "error", m->template_error.message);
+    json_build_object_end(w);
+}
+
+/* ---- what running takes ---------------------------------------------------------------------- */
+
+static zp_status write_memory(struct json_build *w, const struct zp_model *m, uint32_t n_ctx,
+                              uint32_t n_seq, zp_err *err)
+{
+    zp_engine_options o = { .n_ctx = n_ctx, .n_seq = n_seq };
+    struct engine_plan plan;
+    ZP_TRY(engine_plan(m, &o, &plan, err));
+    json_build_object(w, "memory");
+    json_build_uint(w, "n_ctx", o.n_ctx);
+    json_build_uint(w, "n_seq", o.n_seq);
+    json_build_uint(w, "n_threads", o.n_threads);
+    json_build_uint(w, "micro_batch", o.micro_batch);
+    json_build_text(w, "kv_type", o.kv_type == ZP_KV_F32 ? "f32" : "bf16");
+    json_build_uint(w, "weights_bytes", plan.weights);
+    json_build_uint(w, "kv_bytes", plan.kv);
+    json_build_uint(w, "scratch_bytes", plan.scratch);
+    json_build_uint(w, "position_bytes", plan.position);
+    json_build_uint(w, "total_bytes", plan.weights + plan.kv + plan.scratch + plan.position);
+    json_build_uint(w, "kv_bytes_per_token", plan.kv / o.n_ctx / o.n_seq);
+    json_build_uint(w, "available_bytes", os_memory_available());
+    json_build_object_end(w);
+    return ZP_OK;
+}
+
+void inspect_write_kernels(struct json_build *w, const struct kern_table *t)
+{
+    char features[256];
+    kern_cpu_features(features, sizeof features);
+    json_build_object(w, "kernels");
+    json_build_text(w, "level", kern_level_name(t->level));
+    json_build_text(w, "features", features);
+    for (size_t i = 0; i < kern_op_count(); i++) json_build_text(w, kern_op_name(i), t->names[i]);
+    json_build_object_end(w);
+}
+
+static void write_tensors(struct json_build *w, const struct gguf *g)
+{
+    json_build_array(w, "tensors");
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        const struct quant_traits *traits = quant_traits_find(t->type);
+        json_build_object(w, NULL);
+        json_build_text(w, "name", t->name);
+        json_build_text(w, "type", traits ? traits->name : "unknown");
+        json_build_array(w, "shape");
+        for (uint32_t d = 0; d < t->n_dims; d++) json_build_uint(w, NULL, t->ne[d]);
+        json_build_array_end(w);
+        json_build_uint(w, "bytes", t->bytes);
+        json_build_object_end(w);
+    }
+    json_build_array_end(w);
+}
+
+zp_status zp_inspect_json(const zp_model *m, uint32_t n_ctx, uint32_t n_seq, bool tensors,
+                          char **json, zp_err *err)
+{
+    struct json_build w;
+    struct kern_table kern;
+    zp_model_info info;
+    zp_model_describe(m, &info);
+    kern_table_init(&kern, KERN_AVX512);
+    json_build_open(&w, err);
+    json_build_object(&w, NULL);
+    write_metadata(&w, m, &info);
+    write_types(&w, &m->gguf);
+    write_positions(&w, m, &info);
+    write_text_parts(&w, m);
+    zp_status status = write_memory(&w, m, n_ctx, n_seq, err);
+    inspect_write_kernels(&w, &kern);
+    if (tensors) write_tensors(&w, &m->gguf);
+    json_build_object_end(&w);
+    if (w.status == ZP_OK) w.status = status;
+    return json_build_finish(&w, json);
+}
