@@ -9,6 +9,12 @@
 #define ZP_RESTRICT restrict
 #define ZP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define ZP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Before a loop with a small constant count that must disappear (arrays of registers). */
+#if defined(__clang__)
+#define ZP_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define ZP_UNROLL _Pragma("GCC unroll 16")
+#endif
 #define ZP_UNUSED(x) ((void)(x))
 #define ZP_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define ZP_CACHE_LINE 64

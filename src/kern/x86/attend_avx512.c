@@ -39,15 +39,18 @@ ZP_INLINE void add_products(__m512 acc[MAX_ROWS][PARTS], const char *from, enum 
                             int n)
 {
     __m512 w[PARTS];
+    ZP_UNROLL
     for (int c = 0; c < parts; c++)
         w[c] = load16(from + c * 64, c == parts - 1 ? last : (__mmask16)0xffff, half);
-    for (int r = 0; r < n; r++)
-        for (int c = 0; c < parts; c++)
-            acc[r][c] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][at]), w[c], acc[r][c]);
+    ZP_UNROLL
+    for (int r = 0; r < n; r++) ZP_UNROLL
+    for (int c = 0; c < parts; c++)
+        acc[r][c] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][at]), w[c], acc[r][c]);
 }
 
 ZP_INLINE void fetch(const char *next, int parts)
 {
+    ZP_UNROLL
     for (int c = 0; c < parts; c++) _mm_prefetch(next + c * 64, _MM_HINT_T1);
 }
 
@@ -56,16 +59,18 @@ ZP_INLINE void score(struct batch *b, const char *k, const char *next, size_t d,
                      int n)
 {
     __m512 s[MAX_ROWS][PARTS];
-    for (int r = 0; r < n; r++)
-        for (int c = 0; c < PARTS; c++) s[r][c] = _mm512_setzero_ps();
+    ZP_UNROLL
+    for (int r = 0; r < n; r++) ZP_UNROLL
+    for (int c = 0; c < PARTS; c++) s[r][c] = _mm512_setzero_ps();
     size_t step = is_bf16 ? 2 : 1;
     for (size_t i = 0; i < d; i += step, k += TILE * 4) {
         add_products(s, k, is_bf16 ? LOW : WHOLE, PARTS, 0xffff, b->q, i, n);
         if (is_bf16) add_products(s, k, HIGH, PARTS, 0xffff, b->q, i + 1, n);
         if (next) fetch(next + i / step * TILE * 4, PARTS);
     }
-    for (int r = 0; r < n; r++)
-        for (int c = 0; c < PARTS; c++) _mm512_store_ps(b->p[r] + c * LANES, s[r][c]);
+    ZP_UNROLL
+    for (int r = 0; r < n; r++) ZP_UNROLL
+    for (int c = 0; c < PARTS; c++) _mm512_store_ps(b->p[r] + c * LANES, s[r][c]);
 }
 
 /* Scores of one row become weights; m and l move on. */
@@ -73,6 +78,7 @@ static void soften(struct batch *b, int r)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
     __m512 s[PARTS], top = none;
+    ZP_UNROLL
     for (int c = 0; c < PARTS; c++) {
         __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
         s[c] = _mm512_load_ps(b->p[r] + c * LANES);
@@ -84,6 +90,7 @@ static void soften(struct batch *b, int r)
     float old = *b->m[r], max = max_avx512(top);
     max = max > old ? max : old;
     __m512 all = _mm512_set1_ps(max), sum[PARTS];
+    ZP_UNROLL
     for (int c = 0; c < PARTS; c++) {
         __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
         sum[c] = _mm512_maskz_mov_ps(seen, exp_avx512(_mm512_sub_ps(s[c], all)));
@@ -103,8 +110,10 @@ ZP_INLINE void add_values(struct batch *b, const char *v, const char *next, size
 {
     __m512 o[MAX_ROWS][PARTS];
     const float *p[MAX_ROWS] = { 0 };
+    ZP_UNROLL
     for (int r = 0; r < n; r++) {
         p[r] = b->p[r];
+        ZP_UNROLL
         for (int c = 0; c < parts; c++)
             o[r][c] = _mm512_mul_ps(_mm512_maskz_loadu_ps(c == parts - 1 ? last : (__mmask16)0xffff,
                                                           b->o[r] + c0 + (size_t)c * LANES),
@@ -118,10 +127,11 @@ ZP_INLINE void add_values(struct batch *b, const char *v, const char *next, size
         if (is_bf16 && j + 1 < j1) add_products(o, v + at, HIGH, parts, last, p, j + 1, n);
         if (next) fetch(next + at, parts);
     }
-    for (int r = 0; r < n; r++)
-        for (int c = 0; c < parts; c++)
-            _mm512_mask_storeu_ps(b->o[r] + c0 + (size_t)c * LANES,
-                                  c == parts - 1 ? last : (__mmask16)0xffff, o[r][c]);
+    ZP_UNROLL
+    for (int r = 0; r < n; r++) ZP_UNROLL
+    for (int c = 0; c < parts; c++)
+        _mm512_mask_storeu_ps(b->o[r] + c0 + (size_t)c * LANES,
+                              c == parts - 1 ? last : (__mmask16)0xffff, o[r][c]);
 }
 
 struct tile_pair {
@@ -133,6 +143,7 @@ ZP_INLINE void attend_batch(struct batch *b, const struct tile_pair *t, size_t d
 {
     score(b, t->k, t->next_k, d, is_bf16, n);
     uint64_t any = 0;
+    ZP_UNROLL
     for (int r = 0; r < n; r++) {
         soften(b, r);
         any |= b->seen[r];

@@ -55,12 +55,16 @@ ZP_INLINE void dot_q8(__m512i acc[MAX_GROUPS][MAX_TOK], const uint8_t *block, si
                       const int8_t *x, size_t x_stride, int k_group, int part, int n_groups,
                       int n_tok)
 {
+    ZP_UNROLL
     for (int v = part * (k_group / 4); v < (part + 1) * (k_group / 4); v++) {
         __m512i w[MAX_GROUPS];
+        ZP_UNROLL
         for (int g = 0; g < n_groups; g++)
             w[g] = _mm512_load_si512(block + (size_t)g * w_step + v * 64);
+        ZP_UNROLL
         for (int i = 0; i < n_tok; i++) {
             __m512i xv = broadcast4(x + (size_t)i * x_stride + v * 4);
+            ZP_UNROLL
             for (int g = 0; g < n_groups; g++) acc[g][i] = dot4(acc[g][i], w[g], xv);
         }
     }
@@ -74,19 +78,25 @@ ZP_INLINE void dot_q4(__m512i acc[MAX_GROUPS][MAX_TOK], const uint8_t *block, si
     const __m512i mask = _mm512_set1_epi8(15);
     int half = k_group == 32 ? part : part / 2;
     bool low = k_group == 32 || part % 2 == 0, high = k_group == 32 || part % 2 == 1;
+    ZP_UNROLL
     for (int v = 0; v < 4; v++) {
         __m512i lo[MAX_GROUPS], hi[MAX_GROUPS];
+        ZP_UNROLL
         for (int g = 0; g < n_groups; g++) {
             __m512i w = _mm512_load_si512(block + (size_t)g * w_step + (half * 4 + v) * 64);
             lo[g] = _mm512_and_si512(w, mask);
             hi[g] = _mm512_and_si512(_mm512_srli_epi16(w, 4), mask);
         }
+        ZP_UNROLL
         for (int i = 0; i < n_tok && low; i++) {
             __m512i xv = broadcast4(x + (size_t)i * x_stride + half * 32 + v * 4);
+            ZP_UNROLL
             for (int g = 0; g < n_groups; g++) acc[g][i] = dot4(acc[g][i], lo[g], xv);
         }
+        ZP_UNROLL
         for (int i = 0; i < n_tok && high; i++) {
             __m512i xv = broadcast4(x + (size_t)i * x_stride + half * 32 + 16 + v * 4);
+            ZP_UNROLL
             for (int g = 0; g < n_groups; g++) acc[g][i] = dot4(acc[g][i], hi[g], xv);
         }
     }
@@ -105,30 +115,37 @@ ZP_INLINE void add_group(const struct tile *t, __m512 total[MAX_GROUPS][MAX_TOK]
 {
     __m512i acc[MAX_GROUPS][MAX_TOK];
     const int8_t *x = t->xq + b * PACK_BLOCK;
-    for (int i = 0; i < n_tok; i++)
-        for (int g = 0; g < n_groups; g++)
-            acc[g][i] = _mm512_set1_epi32(-group_sum(t, i, b, k_group, part) * (int32_t)t->offset);
+    ZP_UNROLL
+    for (int i = 0; i < n_tok; i++) ZP_UNROLL
+    for (int g = 0; g < n_groups; g++)
+        acc[g][i] = _mm512_set1_epi32(-group_sum(t, i, b, k_group, part) * (int32_t)t->offset);
     if (form == KERN_Q8)
         dot_q8(acc, block, t->w_step, x, t->x_stride, k_group, part, n_groups, n_tok);
     else dot_q4(acc, block, t->w_step, x, t->x_stride, k_group, part, n_groups, n_tok);
     size_t step = t->scale_f16 ? R * 2 : R * 4, x_group = b * 2 + (size_t)(part * k_group / 32);
     __m512 scale[MAX_GROUPS];
+    ZP_UNROLL
     for (int g = 0; g < n_groups; g++)
         scale[g] = load_scales(block + (size_t)g * t->w_step + t->at.scale_at + (size_t)part * step,
                                t->scale_f16);
+    ZP_UNROLL
     for (int i = 0; i < n_tok; i++) {
         __m512 xs = _mm512_set1_ps(t->xs[(size_t)i * (t->x_stride / 32) + x_group]);
+        ZP_UNROLL
         for (int g = 0; g < n_groups; g++)
             total[g][i] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(acc[g][i]), xs),
                                           scale[g], total[g][i]);
     }
     if (!t->has_min) return;
+    ZP_UNROLL
     for (int g = 0; g < n_groups; g++)
         scale[g] = load_scales(block + (size_t)g * t->w_step + t->at.min_at + (size_t)part * step,
                                t->scale_f16);
+    ZP_UNROLL
     for (int i = 0; i < n_tok; i++) {
         float xs = t->xs[(size_t)i * (t->x_stride / 32) + x_group];
         __m512 sum = _mm512_set1_ps(xs * (float)group_sum(t, i, b, k_group, part));
+        ZP_UNROLL
         for (int g = 0; g < n_groups; g++)
             total[g][i] = _mm512_fmadd_ps(sum, scale[g], total[g][i]);
     }
@@ -146,21 +163,23 @@ ZP_INLINE void multiply(const struct tile *t, enum kern_form form, int k_group, 
                         int n_tok)
 {
     __m512 total[MAX_GROUPS][MAX_TOK];
-    for (int g = 0; g < n_groups; g++)
-        for (int i = 0; i < n_tok; i++) total[g][i] = _mm512_setzero_ps();
+    ZP_UNROLL
+    for (int g = 0; g < n_groups; g++) ZP_UNROLL
+    for (int i = 0; i < n_tok; i++) total[g][i] = _mm512_setzero_ps();
     const uint8_t *block = t->w;
     for (size_t b = 0; b < t->n_blocks; b++, block += t->at.bytes) {
         if (t->fetch_next)
             fetch_lines(t->w + (size_t)n_groups * (t->w_step + b * t->at.bytes),
                         (size_t)n_groups * t->at.bytes);
+        ZP_UNROLL
         for (int part = 0; part < PACK_BLOCK / k_group; part++)
             add_group(t, total, form, k_group, block, b, part, n_groups, n_tok);
     }
-    for (int g = 0; g < n_groups; g++)
-        for (int i = 0; i < n_tok; i++)
-            _mm512_mask_storeu_ps(t->y + (size_t)i * t->y_step + g * R,
-                                  g == n_groups - 1 ? t->last_rows : (__mmask16)0xffff,
-                                  total[g][i]);
+    ZP_UNROLL
+    for (int g = 0; g < n_groups; g++) ZP_UNROLL
+    for (int i = 0; i < n_tok; i++)
+        _mm512_mask_storeu_ps(t->y + (size_t)i * t->y_step + g * R,
+                              g == n_groups - 1 ? t->last_rows : (__mmask16)0xffff, total[g][i]);
 }
 
 ZP_INLINE void multiply_tokens(const struct tile *t, enum kern_form form, int k_group, int n_groups,
