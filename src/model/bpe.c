@@ -80,7 +80,7 @@ static zp_status intern(struct bpe *b, const void *text, size_t size, int32_t *s
     int32_t extra = vocab_find(&b->extra, VOCAB_TEXT, text, size);
     if (extra == TOKEN_NONE) {
         extra = (int32_t)b->extra.n;
-        ZP_TRY(vocab_add(&b->extra, text, size, TOKEN_UNDEFINED, 0.0f, err));
+        ZP_TRY(vocab_add(&b->extra, text, size, TOKEN_UNDEFINED, 0.0, err));
     }
     *symbol = (int32_t)b->vocab->n + extra;
     return ZP_OK;

@@ -66,32 +66,52 @@ void pretok_list_names(char *out, size_t size)
 
 /* ---- compilation */
 
-/* PCRE2's \s in UCP mode also takes U+180E, which White_Space lost in Unicode 6.3; the engines we
- * follow use White_Space. So \s and \S are spelled out. \S inside a class has no such spelling and
- * stays. */
-static zp_status translate_spaces(const char *expression, size_t size, struct buffer *out,
-                                  zp_err *err)
+/* Classes whose members differ from those of the engines we follow: PCRE2's \s also takes U+180E,
+ * which White_Space lost in Unicode 6.3; its \w lacks marks, connectors and circled letters; \h is
+ * a hexadecimal digit in Oniguruma. They are spelled out. The negated ones have no spelling inside
+ * a class and stay. */
+static const char *class_members(char letter)
 {
-    static const char spaces[] = "\\t-\\r\\x{85}\\p{Z}";
-    bool in_class = false;
-    for (size_t i = 0; i < size; i++) {
-        char c = expression[i], next = i + 1 < size ? expression[i + 1] : '\0';
-        if (c == '\\' && next == 's') {
-            ZP_TRY(buffer_printf(out, err, in_class ? "%s" : "[%s]", spaces));
-            i++;
-        } else if (c == '\\' && next == 'S' && !in_class) {
-            ZP_TRY(buffer_printf(out, err, "[^%s]", spaces));
-            i++;
-        } else {
-            bool first =
-                i > 0 && in_class && (expression[i - 1] == '[' || expression[i - 1] == '^');
-            size_t step = c == '\\' && i + 1 < size ? 2 : 1;
-            if (step == 1 && c == '[' && !in_class) in_class = true;
-            else if (step == 1 && c == ']' && !first) in_class = false;
-            ZP_TRY(buffer_append(out, expression + i, step, err));
-            i += step - 1;
-        }
+    switch (letter) {
+    case 's':
+    case 'S': return "\\t-\\r\\x{85}\\p{Z}";
+    case 'w':
+    case 'W':
+        return "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\xB2\\xB3\\xB9\\xBC-\\xBE\\x{24B6}-\\x{24E9}"
+               "\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}";
+    case 'h':
+    case 'H': return "0-9a-fA-F";
+    default: return NULL;
     }
+}
+
+/* Copies one element of an expression, translated; *at moves past it. */
+static zp_status translate_one(const char *expression, size_t size, size_t *at, bool *in_class,
+                               struct buffer *out, zp_err *err)
+{
+    char c = expression[*at], next = *at + 1 < size ? expression[*at + 1] : '\0';
+    bool escape = c == '\\' && *at + 1 < size, negated = next < 'a';
+    const char *members = escape ? class_members(next) : NULL;
+    const char *text = expression + *at;
+    bool first = *at > 0 && (text[-1] == '[' || text[-1] == '^');
+    *at += escape ? 2 : 1;
+    if (members != NULL && !(negated && *in_class))
+        return buffer_printf(out, err, "%s%s%s",
+                             *in_class ? ""
+                             : negated ? "[^"
+                                       : "[",
+                             members, *in_class ? "" : "]");
+    if (c == '[' && !escape) *in_class = true;
+    if (c == ']' && !first) *in_class = false;
+    return buffer_append(out, text, escape ? 2 : 1, err);
+}
+
+static zp_status translate(const char *expression, size_t size, struct buffer *out, zp_err *err)
+{
+    bool in_class = false;
+    ZP_TRY(buffer_append(out, "", 0, err));
+    for (size_t at = 0; at < size;)
+        ZP_TRY(translate_one(expression, size, &at, &in_class, out, err));
     return ZP_OK;
 }
 
@@ -132,7 +152,7 @@ zp_status pretok_add_step(struct pretok *p, const char *expression, size_t size,
     ZP_ALLOC(step, MEM_TOKENIZER, 1, err, "a pre-tokeniser step");
     *step = (struct pretok_step){ .behavior = behavior, .invert = invert };
     struct buffer text = buffer_with_max(MEM_TOKENIZER, 1 << 20);
-    zp_status status = translate_spaces(expression, size, &text, err);
+    zp_status status = translate(expression, size, &text, err);
     if (status == ZP_OK) status = compile(&step->code, &text, line_anchors, err);
     buffer_free(&text);
     if (status != ZP_OK) {

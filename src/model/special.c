@@ -209,7 +209,7 @@ static int compare_fragments(const void *a, const void *b)
 static zp_status fill_gaps(struct fragment_list *out, size_t size, zp_err *err)
 {
     size_t n = out->count, at = 0;
-    qsort(out->items, n, sizeof *out->items, compare_fragments);
+    if (n > 1) qsort(out->items, n, sizeof *out->items, compare_fragments);
     for (size_t i = 0; i < n; i++) {
         struct fragment token = out->items[i];
         if (token.begin > at)

@@ -21,7 +21,7 @@ static bool is_text_token(const struct vocab *v, uint32_t id)
 }
 
 struct scored {
-    float score;
+    double score;
     uint32_t id;
 };
 
@@ -49,17 +49,18 @@ static zp_status rank_scores(struct spm *s, zp_err *err)
     return ZP_OK;
 }
 
-/* True if the mark follows another character somewhere in the text. */
-static bool crosses_words(const uint8_t *text, size_t size)
+/* Notes each byte that stands before a mark inside the text. Elsewhere a mark begins a word that no
+ * join can cross, so words are encoded one by one: short merge lists, and most words are tokens. */
+static void note_crossings(struct spm *s, const uint8_t *text, size_t size)
 {
     for (size_t i = 1; i < size; i++)
-        if (is_mark(text + i, size - i) && !(i >= 3 && is_mark(text + i - 3, 3))) return true;
-    return false;
+        if (is_mark(text + i, size - i) && !(i >= 3 && is_mark(text + i - 3, 3)))
+            s->crosses[text[i - 1]] = true;
 }
 
 zp_status spm_init(struct spm *s, const struct vocab *vocab, int32_t unk, zp_err *err)
 {
-    *s = (struct spm){ .vocab = vocab, .unk = unk, .word_by_word = true };
+    *s = (struct spm){ .vocab = vocab, .unk = unk };
     for (int i = 0; i < 256; i++) {
         uint8_t byte = (uint8_t)i;
         s->byte_token[i] = vocab_find(vocab, VOCAB_TEXT, &byte, 1);
@@ -72,7 +73,7 @@ zp_status spm_init(struct spm *s, const struct vocab *vocab, int32_t unk, zp_err
                    "the score of token %u is not a finite number", id);
         int value = vocab_byte_value(text, size);
         if (value >= 0) s->byte_token[value] = (int32_t)id;
-        if (is_text_token(vocab, id) && crosses_words(text, size)) s->word_by_word = false;
+        if (is_text_token(vocab, id)) note_crossings(s, text, size);
     }
     return rank_scores(s, err);
 }
@@ -145,8 +146,9 @@ zp_status spm_encode(const struct spm *s, struct merger *scratch, const uint8_t 
     ZP_FAIL_IF(size > MERGER_MAX_WORD, err, ZP_BAD_INPUT,
                "a text of %zu bytes in one piece (limit %zu)", size, MERGER_MAX_WORD);
     size_t begin = 0;
-    for (size_t i = 1; s->word_by_word && i < size; i++) {
+    for (size_t i = 1; i < size; i++) {
         if (text[i] != space_mark[0] || !is_mark(text + i, size - i)) continue;
+        if (s->crosses[text[i - 1]]) continue;
         if (i >= begin + 3 && is_mark(text + i - 3, 3)) continue;
         ZP_TRY(encode_word(s, scratch, text + begin, i - begin, out, err));
         begin = i;

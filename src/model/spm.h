@@ -11,7 +11,7 @@ struct spm {
     uint32_t *ranks;         /* per token: order of its score, equal scores share one */
     int32_t byte_token[256]; /* <0xNN> or the byte itself as a token; else TOKEN_NONE */
     int32_t unk;
-    bool word_by_word; /* no token crosses from text into U+2581: words are independent */
+    bool crosses[256]; /* some token has this byte right before U+2581: no cut between them */
 };
 
 /* vocab must be complete and sealed, and outlive s. Scores that are not finite are ZP_BAD_FILE. */

@@ -189,6 +189,12 @@ static bool in_nmt_spaces(utf8proc_int32_t c)
            c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
 }
 
+static bool is_combining(utf8proc_int32_t c)
+{
+    utf8proc_category_t kind = utf8proc_category(c);
+    return kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_ME;
+}
+
 static zp_status map_char(enum textnorm_kind kind, utf8proc_int32_t c, struct buffer *out,
                           zp_err *err)
 {
@@ -197,8 +203,7 @@ static zp_status map_char(enum textnorm_kind kind, utf8proc_int32_t c, struct bu
         if (c == 0x130) /* the one letter whose simple lower case is two characters */
             return buffer_append(out, "i\xCC\x87", 3, err);
         return append_char(out, utf8proc_tolower(c), err);
-    case NORM_STRIP_ACCENTS:
-        return utf8proc_category(c) == UTF8PROC_CATEGORY_MN ? ZP_OK : append_char(out, c, err);
+    case NORM_STRIP_ACCENTS: return is_combining(c) ? ZP_OK : append_char(out, c, err);
     default:
         if (in_nmt_controls(c)) return ZP_OK;
         return append_char(out, in_nmt_spaces(c) ? ' ' : c, err);

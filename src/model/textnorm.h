@@ -20,7 +20,7 @@ enum textnorm_kind {
     NORM_NFKD,
     NORM_LOWERCASE,
     NORM_STRIP,         /* white space at the ends chosen by left, right */
-    NORM_STRIP_ACCENTS, /* nonspacing marks go */
+    NORM_STRIP_ACCENTS, /* combining marks go */
     NORM_NMT,           /* SentencePiece's nmt rules: controls go, odd spaces become spaces */
     NORM_CHARSMAP,
     NORM_UNIGRAM_SPACES, /* llama.cpp's spaces for unigram models: see struct */

@@ -286,8 +286,8 @@ static zp_status read_pretok(void *arg, const json_t *component, zp_err *err)
         return add_split(r, "[\\p{P}!-/:-@\\[-`{-~]", behavior, false, err);
     }
     if (is_type(component, "Whitespace"))
-        return add_split(r, "[\\p{L}\\p{M}\\p{Nd}\\p{Pc}]+|[^\\p{L}\\p{M}\\p{Nd}\\p{Pc}\\s]+",
-                         PRETOK_REMOVED, true, err);
+        return add_split(r, "[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+", PRETOK_REMOVED,
+                         true, err);
     if (is_type(component, "WhitespaceSplit"))
         return add_split(r, "\\s", PRETOK_REMOVED, false, err);
     return refuse("pre_tokenizer", component, err);

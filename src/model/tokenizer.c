@@ -163,8 +163,8 @@ static const struct { const char *name; bool sure, eot; } end_names[] = {
     {"<|call|>", true, false}, {"<|calls|>", true, false}, {"<|flush|>", true, false},
     {"<turn|>", true, false}, {"<|tool_response>", true, false}, {"[e~[", true, false},
     {"<|fim_pad|>", true, false}, {"<|repo_name|>", true, false}, {"<|file_sep|>", true, false},
-    {"<EOT>", false, true}, {"_<EOT>", false, true}, {"[EOT]", false, true}, {"[EOS]", false, false},
-    {"<eos>", false, false}, {"</s>", false, false},
+    {"<EOT>", false, true}, {"_<EOT>", false, true}, {"[EOT]", false, true},
+    {"[EOS]", false, false}, {"<eos>", false, false}, {"</s>", false, false},
 };
 /* clang-format on */
 
@@ -178,14 +178,15 @@ static void mark_end(struct tokenizer *t, int32_t id)
     if (id != TOKEN_NONE) t->vocab.tokens[id].flags |= VOCAB_EOG;
 }
 
-static void mark_ends(struct tokenizer *t)
+static void mark_ends(struct tokenizer *t, bool trust_names)
 {
     struct vocab *v = &t->vocab;
     for (size_t i = 0; i < ZP_COUNT(end_names); i++) {
         int32_t id = find_name(t, end_names[i].name);
-        if (id == TOKEN_NONE || !(end_names[i].sure || v->tokens[id].kind == TOKEN_CONTROL))
-            continue;
-        v->tokens[id].kind = TOKEN_CONTROL;
+        uint8_t kind = id == TOKEN_NONE ? TOKEN_NORMAL : v->tokens[id].kind;
+        bool sure = end_names[i].sure && (trust_names || kind == TOKEN_USER_DEFINED);
+        if (id == TOKEN_NONE || !(sure || kind == TOKEN_CONTROL)) continue;
+        if (trust_names) v->tokens[id].kind = TOKEN_CONTROL;
         mark_end(t, id);
         if (t->info.eot == TOKEN_NONE && end_names[i].eot) t->info.eot = id;
     }
@@ -206,7 +207,7 @@ zp_status tokenizer_finish(struct tokenizer *t, enum special_rule rule, zp_err *
     struct vocab *v = &t->vocab;
     t->info.n_vocab = (int32_t)v->n;
     t->raw.rule = t->normalized.rule = rule;
-    mark_ends(t);
+    mark_ends(t, rule == SPECIAL_LONGEST); /* a tokenizer.json knows its special tokens */
     for (uint32_t id = 0; id < v->n; id++) {
         size_t size;
         const uint8_t *text = vocab_get(v, VOCAB_TEXT, id, &size);
@@ -242,7 +243,7 @@ enum token_kind tokenizer_token_kind(const struct tokenizer *t, int32_t id)
 
 float tokenizer_token_score(const struct tokenizer *t, int32_t id)
 {
-    return t->vocab.tokens[id].score;
+    return (float)t->vocab.tokens[id].score;
 }
 
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)

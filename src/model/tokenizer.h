@@ -66,8 +66,8 @@ zp_status tokenizer_open(struct tokenizer **out, const struct gguf *g, const cha
 void tokenizer_close(struct tokenizer *t); /* NULL is fine */
 
 const struct tokenizer_info *tokenizer_get_info(const struct tokenizer *t);
-/* Text as the file has it ("Ġthe", "▁the", "<0x0A>"); *size without the NUL that follows. id must be
- * in range. */
+/* Text as the file has it ("Ġthe", "▁the", "<0x0A>"); *size without the NUL that follows. id must
+ * be in range. */
 const char *tokenizer_token_text(const struct tokenizer *t, int32_t id, size_t *size);
 enum token_kind tokenizer_token_kind(const struct tokenizer *t, int32_t id);
 float tokenizer_token_score(const struct tokenizer *t,

@@ -41,7 +41,7 @@ static zp_status read_tokens(struct tokenizer *t, const struct gguf *g, zp_err *
         if (types == NULL && t->model != TOKENIZER_BPE &&
             vocab_byte_value(text.data, text.size) >= 0)
             kind = TOKEN_BYTE;
-        float score = scores == NULL ? 0.0f : (float)gguf_item_float(scores, i);
+        double score = scores == NULL ? 0.0 : gguf_item_float(scores, i);
         ZP_TRY(vocab_add(&t->vocab, text.data, text.size, kind, score, err));
     }
     return vocab_seal(&t->vocab, err);

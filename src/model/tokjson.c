@@ -16,7 +16,7 @@
 struct json_token {
     const char *text;
     size_t size;
-    float score;
+    double score;
     uint8_t kind, flags;
 };
 
@@ -53,8 +53,7 @@ static zp_status put_token(struct json_reader *r, json_int_t id, const char *tex
     ZP_FAIL_IF(token->text != NULL && !same, err, ZP_BAD_FILE,
                "%s: tokens '%.60s' and '%.60s' have the same id %lld", r->name, token->text, text,
                (long long)id);
-    if (token->text == NULL)
-        *token = (struct json_token){ text, size, (float)score, TOKEN_NORMAL, 0 };
+    if (token->text == NULL) *token = (struct json_token){ text, size, score, TOKEN_NORMAL, 0 };
     return ZP_OK;
 }
 

@@ -17,8 +17,8 @@ zp_status unigram_init(struct unigram *u, const struct vocab *vocab, int32_t unk
         const struct vocab_token *token = &vocab->tokens[id];
         size_t size;
         const uint8_t *text = vocab_get(vocab, VOCAB_TEXT, id, &size);
-        ZP_FAIL_IF(!isfinite(token->score), err, ZP_BAD_FILE,
-                   "the score of token %u is not a finite number", id);
+        ZP_FAIL_IF(!(fabs(token->score) <= FLT_MAX), err, ZP_BAD_FILE,
+                   "the score of token %u is not a finite f32", id); /* so sums stay finite */
         ZP_FAIL_IF(size > MAX_TOKEN_SIZE, err, ZP_UNSUPPORTED,
                    "token %u is %zu bytes long (limit %d)", id, size, MAX_TOKEN_SIZE);
         int value = vocab_byte_value(text, size);
@@ -52,7 +52,7 @@ static void improve(struct best *b, double score, size_t begin, int32_t id)
 static double token_score(const struct unigram *u, int32_t id)
 {
     const struct vocab_token *token = &u->vocab->tokens[id];
-    return token->kind == TOKEN_USER_DEFINED ? 0.0 : (double)token->score;
+    return token->kind == TOKEN_USER_DEFINED ? 0.0 : token->score;
 }
 
 static void fill_best(const struct unigram *u, const uint8_t *text, size_t size, struct best *best)

@@ -113,7 +113,7 @@ static zp_status grow_tokens(struct vocab *v, zp_err *err)
 }
 
 zp_status vocab_add(struct vocab *v, const void *text, size_t size, enum token_kind kind,
-                    float score, zp_err *err)
+                    double score, zp_err *err)
 {
     ZP_TRY(grow_tokens(v, err));
     struct vocab_token *token = &v->tokens[v->n];

@@ -32,7 +32,7 @@ struct vocab_span {
 
 struct vocab_token {
     struct vocab_span span[VOCAB_VIEWS];
-    float score;
+    double score;
     uint8_t kind;  /* enum token_kind */
     uint8_t flags; /* enum vocab_flags */
 };
@@ -56,7 +56,7 @@ struct vocab {
 /* Zero-initialise, then add. A text that is already there is ZP_BAD_FILE; an empty one gets an id
  * but no entry in the table. */
 zp_status vocab_add(struct vocab *v, const void *text, size_t size, enum token_kind kind,
-                    float score, zp_err *err);
+                    double score, zp_err *err);
 /* Sets what id stands for; bytes == NULL means its text. */
 zp_status vocab_set_bytes(struct vocab *v, uint32_t id, const void *bytes, size_t size,
                           zp_err *err);
