@@ -10,7 +10,7 @@
 
 #define MAX_ROWS 48
 #define MAX_COLUMNS 24
-#define MAX_CELL 60
+#define MAX_CELL 72
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -55,6 +55,8 @@ static void add_real(struct text *out, const char *key, double x)
         add_bytes(out, x);
     else if (size != 0 && (size < 1e-3 || size >= 1e7))
         text_printf(out, "%.3g", x);
+    else if (size >= 1000 && x == floor(x))
+        add_grouped(out, (long long)x);
     else if (size >= 1000)
         text_printf(out, "%.1f", x);
     else
@@ -122,14 +124,29 @@ static void add_object(struct text *out, const json_t *object)
     }
 }
 
+/* Token texts are quoted, so that their blanks show. */
+static void add_string(struct text *out, const char *key, const json_t *value)
+{
+    bool quote = ends_with(key, "text") || json_string_length(value) == 0;
+    text_append(out, "\"", quote ? 1 : 0);
+    add_line(out, json_string_value(value), json_string_length(value));
+    text_append(out, "\"", quote ? 1 : 0);
+}
+
+static bool is_plain_number(const char *key)
+{
+    return strcmp(key, "id") == 0 || strcmp(key, "ids") == 0 || strcmp(key, "greedy") == 0 ||
+           ends_with(key, "seed");
+}
+
 void view_text_cell(struct text *out, const char *key, const json_t *value)
 {
     switch (json_typeof(value)) {
-    case JSON_STRING: add_line(out, json_string_value(value), json_string_length(value)); break;
+    case JSON_STRING: add_string(out, key, value); break;
     case JSON_INTEGER:
         if (is_bytes_key(key))
             add_bytes(out, (double)json_integer_value(value));
-        else if (strcmp(key, "id") == 0 || ends_with(key, "seed"))
+        else if (is_plain_number(key))
             text_printf(out, "%lld", (long long)json_integer_value(value));
         else
             add_grouped(out, json_integer_value(value));

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <zerope/report.h>
 
-/* The document of inspect, with the processor's part of doctor when asked for. */
+/* The document of inspect, and its picture when asked for. */
 static zp_status describe(struct cli *c, const zp_model *m, char **json)
 {
     uint32_t n_ctx = cli_u32(c, "ctx-size"), n_seq = cli_u32(c, "parallel");
@@ -16,15 +16,17 @@ static zp_status describe(struct cli *c, const zp_model *m, char **json)
     return ZP_OK;
 }
 
+/* The processor's part of the document of doctor. */
 static zp_status add_cpu(struct cli *c, json_t *doc)
 {
     char *text = NULL;
-    json_t *cpu = NULL;
+    json_t *machine = NULL;
     CLI_TRY(zp_doctor_json(&text, cli_u32(c, "threads"), true, &c->err));
-    zp_status st = cli_parse_document(c, text, &cpu);
+    zp_status st = cli_parse_document(c, text, &machine);
     zp_free(text);
     if (st == ZP_OK)
-        json_object_set_new(doc, "cpu", cpu);
+        json_object_set(doc, "cpu", json_object_get(machine, "cpu"));
+    json_decref(machine);
     return st;
 }
 
@@ -32,22 +34,19 @@ zp_status cmd_inspect(struct cli *c)
 {
     zp_model *m = NULL;
     char *json = NULL;
+    json_t *doc = NULL;
     CLI_TRY(cli_open_model(c, &m));
     zp_status st = describe(c, m, &json);
     zp_model_close(m);
-    if (st != ZP_OK || !cli_flag(c, "cpu")) {
-        if (st == ZP_OK)
-            return cli_show(c, json);
-        zp_free(json);
-        return st;
-    }
-    json_t *doc = NULL;
-    st = cli_parse_document(c, json, &doc);
-    zp_free(json);
     if (st == ZP_OK)
+        st = cli_parse_document(c, json, &doc);
+    zp_free(json);
+    if (st == ZP_OK && cli_flag(c, "cpu"))
         st = add_cpu(c, doc);
     if (st == ZP_OK && c->json)
         return cli_emit(c, doc);
+    if (st == ZP_OK && !cli_flag(c, "cpu"))
+        json_object_del(doc, "kernels");
     if (st == ZP_OK)
         view_document(stdout, doc);
     json_decref(doc);
