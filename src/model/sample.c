@@ -16,6 +16,9 @@
 
 #define SAMPLE_STREAM 0x73616d706c65u /* rng stream of draws */
 #define DEFAULT_LAST_N 64
+#define BLOCK 64  /* logits looked at together when searching the largest */
+#define N_BIN 512 /* bins of the histogram below the largest logit; the last takes the rest */
+#define BINS_PER_UNIT 16
 
 struct zp_sampler {
     uint32_t n_vocab;
@@ -44,12 +47,27 @@ zp_status sample_check_finite(const float *logits, uint32_t n_vocab, zp_err *err
             i, isnan(logits[i]) ? "not a number" : "infinite");
 }
 
+/* Orders as the float does; integers, so that compilers vectorise the maximum. No NaN. */
+static int32_t order_key(float x)
+{
+    int32_t bits = (int32_t)f32_bits(x + 0.0f); /* -0 becomes 0 */
+    return bits ^ (int32_t)((uint32_t)(bits >> 31) >> 1);
+}
+
 int32_t sample_best(const float *logits, uint32_t n_vocab)
 {
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < n_vocab; i++)
-        if (logits[i] > logits[best]) best = i;
-    return (int32_t)best;
+    int32_t best_key = INT32_MIN;
+    uint32_t best_block = 0, full = n_vocab - n_vocab % BLOCK;
+    for (uint32_t b = 0; b < full; b += BLOCK) {
+        int32_t key = INT32_MIN;
+        for (uint32_t i = b; i < b + BLOCK; i++)
+            key = order_key(logits[i]) > key ? order_key(logits[i]) : key;
+        if (key > best_key) best_key = key, best_block = b;
+    }
+    for (uint32_t i = full; i < n_vocab; i++)
+        if (order_key(logits[i]) > best_key) best_key = order_key(logits[i]), best_block = i;
+    while (order_key(logits[best_block]) != best_key) best_block++;
+    return (int32_t)best_block;
 }
 
 static double log_sum_exp(const float *logits, uint32_t n_vocab)
@@ -218,17 +236,17 @@ static void sift_down(const float *logits, uint32_t *heap, uint32_t n, uint32_t 
     heap[at] = moved;
 }
 
-/* Fills ids with all tokens that are not banned. */
-static zp_status gather(zp_sampler *s, uint32_t *n, zp_err *err)
+/* A bias of -inf bans a token; anything else must have stayed finite. */
+static zp_status check_changed(const zp_sampler *s, zp_err *err)
 {
-    *n = 0;
+    uint32_t any = 0;
     for (uint32_t i = 0; i < s->n_vocab; i++) {
-        ZP_FAIL_IF(isnan(s->logits[i]) || s->logits[i] == INFINITY, err, ZP_RUN,
-                   "bias or penalties make the logit of token %u too large", i);
-        if (s->logits[i] != -INFINITY) s->ids[(*n)++] = i;
+        uint32_t bits = f32_bits(s->logits[i]);
+        any |= ((bits & 0x7f800000u) == 0x7f800000u) & (bits != 0xff800000u);
     }
-    ZP_FAIL_IF(*n == 0, err, ZP_RUN, "the logit bias bans all %u tokens: none is left to draw",
-               s->n_vocab);
+    ZP_FAIL_IF(any, err, ZP_RUN, "bias or penalties make a logit too large for a number");
+    ZP_FAIL_IF(s->logits[sample_best(s->logits, s->n_vocab)] == -INFINITY, err, ZP_RUN,
+               "the logit bias bans all %u tokens: none is left to draw", s->n_vocab);
     return ZP_OK;
 }
 
@@ -247,21 +265,65 @@ static void pop_best(zp_sampler *s, uint32_t left)
     s->ids[left - 1] = best;
 }
 
-/* How many of n gathered tokens top_k, top_p and min_p keep; those are candidate(0 .. kept). */
-static uint32_t keep_best(zp_sampler *s, uint32_t n)
+static uint32_t bin_of(double max, float logit)
+{
+    double below = (max - logit) * BINS_PER_UNIT;
+    return below < N_BIN - 1 ? (uint32_t)below : N_BIN - 1;
+}
+
+/* The last bin that top_k (by count), or top_p alone (by mass), can reach: a whole vocabulary is
+ * cut to little more than the kept tokens in one pass. *total = mass of all, for top_p alone. */
+static uint32_t last_bin(const zp_sampler *s, double max, double *total)
 {
     const zp_sampler_options *o = &s->o;
-    uint32_t k = o->top_k != 0 && o->top_k < n ? o->top_k : n, popped = 0, kept = 0;
-    double total = 0, sum = 0;
+    bool by_count = o->top_k != 0 && o->top_k < s->n_vocab;
+    uint32_t count[N_BIN] = { 0 }, bin = 0, n = 0;
+    double mass[N_BIN] = { 0 }, sum = 0;
+    *total = 0;
+    if (!by_count && o->top_p == 1) return N_BIN - 1; /* min_p has its own floor */
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        uint32_t at = bin_of(max, s->logits[i]);
+        count[at]++;
+        if (!by_count) mass[at] += exp(s->logits[i] - max);
+    }
+    for (uint32_t i = 0; i < N_BIN; i++) *total += mass[i];
+    for (; bin < N_BIN - 1; bin++) {
+        n += count[bin];
+        sum += mass[bin];
+        /* a little more mass than asked for: sums in another order may round differently */
+        if (by_count ? n >= o->top_k : sum > o->top_p * *total * (1 + 1e-9)) break;
+    }
+    return bin;
+}
+
+/* Tokens that may be kept, as a heap with the best on top. A token below min_p's floor still counts
+ * for top_p where that is a share of what top_k leaves. */
+static uint32_t gather(zp_sampler *s, double max, uint32_t bin, double floor)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_vocab; i++)
+        if (bin_of(max, s->logits[i]) <= bin && s->logits[i] >= floor && s->logits[i] != -INFINITY)
+            s->ids[n++] = i;
     for (uint32_t i = n / 2; i-- > 0;) sift_down(s->logits, s->ids, n, i);
-    double max = s->logits[s->ids[0]], floor = o->min_p > 0 ? max + log(o->min_p) : -INFINITY;
-    if (o->top_p < 1) { /* top_p is a share of what top_k leaves */
-        for (; k < n && popped < k; popped++) pop_best(s, n - popped);
-        for (uint32_t i = 0; i < k; i++) total += exp(s->logits[s->ids[n - 1 - i]] - max);
+    return n;
+}
+
+/* How many tokens top_k, top_p and min_p keep: candidate(0 .. kept) of the *n gathered ones. */
+static uint32_t keep_best(zp_sampler *s, double max, uint32_t *n)
+{
+    const zp_sampler_options *o = &s->o;
+    bool share = o->top_p < 1 && o->top_k != 0 && o->top_k < s->n_vocab;
+    double total, sum = 0, floor = o->min_p > 0 ? max + log(o->min_p) : -INFINITY;
+    uint32_t bin = last_bin(s, max, &total), popped = 0, kept = 0;
+    *n = gather(s, max, bin, share ? -INFINITY : floor);
+    uint32_t k = o->top_k != 0 && o->top_k < *n ? o->top_k : *n;
+    for (; share && popped < k; popped++) {
+        pop_best(s, *n - popped);
+        total += exp(s->logits[candidate(s, *n, popped)] - max);
     }
     while (kept < k) {
-        if (kept == popped) pop_best(s, n - popped++);
-        double logit = s->logits[candidate(s, n, kept)];
+        if (kept == popped) pop_best(s, *n - popped++);
+        double logit = s->logits[candidate(s, *n, kept)];
         if (kept != 0 && logit < floor) break;
         kept++;
         sum += exp(logit - max);
@@ -270,42 +332,49 @@ static uint32_t keep_best(zp_sampler *s, uint32_t n)
     return kept;
 }
 
-/* Without truncation the candidates stay in order of id, highest first, which saves the heap. */
-static int32_t draw(zp_sampler *s, uint32_t n, uint64_t index)
+/* Number of the weight that the point falls on; what rounding leaves over goes to the last one. */
+static uint32_t pick(const double *weights, uint32_t n, double point)
+{
+    double sum = 0;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (weights[i] > 0) last = i;
+        sum += weights[i];
+        if (sum > point) return i;
+    }
+    return last;
+}
+
+static int32_t draw(zp_sampler *s, uint64_t index)
 {
     const zp_sampler_options *o = &s->o;
-    bool truncates = (o->top_k != 0 && o->top_k < n) || o->top_p < 1 || o->min_p > 0;
-    uint32_t kept = truncates ? keep_best(s, n) : n;
-    double max = s->logits[sample_best(s->logits, s->n_vocab)], total = 0, sum = 0;
+    bool truncates = (o->top_k != 0 && o->top_k < s->n_vocab) || o->top_p < 1 || o->min_p > 0;
+    double max = s->logits[sample_best(s->logits, s->n_vocab)], total = 0;
+    uint32_t n = s->n_vocab, kept = truncates ? keep_best(s, max, &n) : n;
     for (uint32_t i = 0; i < kept; i++) {
-        s->weights[i] = exp((s->logits[candidate(s, n, i)] - max) / o->temperature);
+        float logit = s->logits[truncates ? candidate(s, n, i) : i];
+        s->weights[i] = exp((logit - max) / o->temperature); /* 0 for banned tokens */
         total += s->weights[i];
     }
-    double mark = rng_unit_at(o->seed, SAMPLE_STREAM, index) * total;
-    uint32_t last = 0;
-    for (uint32_t i = 0; i < kept; i++) {
-        if (s->weights[i] > 0)
-            last = i; /* what rounding leaves over goes to the last possible one */
-        sum += s->weights[i];
-        if (sum > mark) return (int32_t)candidate(s, n, i);
-    }
-    return (int32_t)candidate(s, n, last);
+    double point = rng_unit_at(o->seed, SAMPLE_STREAM, index) * total;
+    uint32_t i = pick(s->weights, kept, point);
+    return (int32_t)(truncates ? candidate(s, n, i) : i);
 }
 
 zp_status zp_sampler_draw(zp_sampler *s, const float *logits, const int32_t *history,
                           size_t n_history, uint64_t index, int32_t *id, zp_err *err)
 {
     const zp_sampler_options *o = &s->o;
+    bool changes = o->n_bias != 0 || has_penalties(o);
     ZP_TRY(sample_check_finite(logits, s->n_vocab, err));
-    if (o->temperature == 0 && o->n_bias == 0 && !has_penalties(o)) {
+    if (o->temperature == 0 && !changes) {
         *id = sample_best(logits, s->n_vocab);
         return ZP_OK;
     }
     memcpy(s->logits, logits, s->n_vocab * sizeof *logits);
     for (size_t i = 0; i < o->n_bias; i++) s->logits[s->bias[i].id] += s->bias[i].value;
     if (has_penalties(o)) ZP_TRY(apply_penalties(s, history, n_history, err));
-    uint32_t n;
-    ZP_TRY(gather(s, &n, err));
-    *id = o->temperature == 0 ? sample_best(s->logits, s->n_vocab) : draw(s, n, index);
+    if (changes) ZP_TRY(check_changed(s, err));
+    *id = o->temperature == 0 ? sample_best(s->logits, s->n_vocab) : draw(s, index);
     return ZP_OK;
 }

@@ -155,6 +155,11 @@ static void test_top_p_keeps_the_smallest_set_that_reaches_it(void **state)
     assert_int_equal(
         kept_set((zp_sampler_options){ .temperature = 1, .top_k = 2, .top_p = 0.7f }, halves, 4),
         3);
+    /* min_p comes last: it does not make top_p's share smaller (0.5 / 0.875 < 0.6 < 0.5 / 0.75) */
+    assert_int_equal(
+        kept_set((zp_sampler_options){ .temperature = 1, .top_k = 3, .top_p = 0.6f, .min_p = 0.4f },
+                 halves, 4),
+        3);
     /* before the temperature: heat does not widen it */
     assert_int_equal(
         kept_set((zp_sampler_options){ .temperature = 100, .top_p = 0.49f }, halves, 4), 1);
