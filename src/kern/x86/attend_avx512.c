@@ -7,20 +7,10 @@
 #include <immintrin.h>
 #include <math.h>
 #include "kern/kern_impl.h"
+#include "kern/x86/attend_batch.h"
 #include "kern/x86/vec_avx512.h"
 
-enum { TILE = KERN_TILE, LANES = 16, PARTS = TILE / LANES, MAX_ROWS = 6 };
-
-/* The rows of one step: those that see something of the tile. */
-struct batch {
-    const float *q[MAX_ROWS];
-    float *o[MAX_ROWS];
-    float *m[MAX_ROWS], *l[MAX_ROWS];
-    const float *bias[MAX_ROWS]; /* at the tile's first position, or NULL */
-    uint64_t seen[MAX_ROWS];     /* bit j: position j of the tile */
-    float keep[MAX_ROWS];        /* factor of the old state */
-    ZP_ALIGN(64) float p[MAX_ROWS][TILE];
-};
+enum { TILE = KERN_TILE, LANES = 16, PARTS = TILE / LANES };
 
 /* How a register of 16 values is made: f32 as it is, bf16 from the low or high half of pairs. */
 enum half { WHOLE, LOW, HIGH };
@@ -34,8 +24,8 @@ ZP_INLINE __m512 load16(const void *from, __mmask16 mask, enum half half)
 }
 
 /* acc[r][c] += x[r] * (64 lanes at `from`). Both types take 4 bytes a lane: a float or a pair. */
-ZP_INLINE void add_products(__m512 acc[MAX_ROWS][PARTS], const char *from, enum half half,
-                            int parts, __mmask16 last, const float *const x[MAX_ROWS], size_t at,
+ZP_INLINE void add_products(__m512 acc[BATCH_ROWS][PARTS], const char *from, enum half half,
+                            int parts, __mmask16 last, const float *const x[BATCH_ROWS], size_t at,
                             int n)
 {
     __m512 w[PARTS];
@@ -55,10 +45,10 @@ ZP_INLINE void fetch(const char *next, int parts)
 }
 
 /* p[r] = scores of the tile. next: K tile to prefetch or NULL. */
-ZP_INLINE void score(struct batch *b, const char *k, const char *next, size_t d, bool is_bf16,
-                     int n)
+ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, size_t d,
+                     bool is_bf16, int n)
 {
-    __m512 s[MAX_ROWS][PARTS];
+    __m512 s[BATCH_ROWS][PARTS];
     ZP_UNROLL
     for (int r = 0; r < n; r++) ZP_UNROLL
     for (int c = 0; c < PARTS; c++) s[r][c] = _mm512_setzero_ps();
@@ -74,7 +64,7 @@ ZP_INLINE void score(struct batch *b, const char *k, const char *next, size_t d,
 }
 
 /* Scores of one row become weights; m and l move on. */
-static void soften(struct batch *b, int r)
+static void soften(struct attend_batch *b, int r)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
     __m512 s[PARTS], top = none;
@@ -105,11 +95,12 @@ static void soften(struct batch *b, int r)
 }
 
 /* 16 * parts channels from c0 of the positions [j0, j1); `last` masks the last register. */
-ZP_INLINE void add_values(struct batch *b, const char *v, const char *next, size_t d, size_t c0,
-                          __mmask16 last, size_t j0, size_t j1, bool is_bf16, int n, int parts)
+ZP_INLINE void add_values(struct attend_batch *b, const char *v, const char *next, size_t d,
+                          size_t c0, __mmask16 last, size_t j0, size_t j1, bool is_bf16, int n,
+                          int parts)
 {
-    __m512 o[MAX_ROWS][PARTS];
-    const float *p[MAX_ROWS] = { 0 };
+    __m512 o[BATCH_ROWS][PARTS];
+    const float *p[BATCH_ROWS] = { 0 };
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
         p[r] = b->p[r];
@@ -134,16 +125,10 @@ ZP_INLINE void add_values(struct batch *b, const char *v, const char *next, size
                               c == parts - 1 ? last : (__mmask16)0xffff, o[r][c]);
 }
 
-struct tile_pair {
-    const char *k, *v, *next_k, *next_v;
-};
-
-ZP_INLINE void attend_batch(struct batch *b, const struct tile_pair *t, size_t d, bool is_bf16,
-                            int n)
+ZP_INLINE void attend_step(struct attend_batch *b, size_t d, bool is_bf16, int n)
 {
-    score(b, t->k, t->next_k, d, is_bf16, n);
+    score(b, b->k, b->next_k, d, is_bf16, n);
     uint64_t any = 0;
-    ZP_UNROLL
     for (int r = 0; r < n; r++) {
         soften(b, r);
         any |= b->seen[r];
@@ -151,68 +136,25 @@ ZP_INLINE void attend_batch(struct batch *b, const struct tile_pair *t, size_t d
     size_t j0 = (size_t)__builtin_ctzll(any), j1 = 64 - (size_t)__builtin_clzll(any), c0 = 0;
     if (is_bf16) j0 &= ~(size_t)1;
     for (; c0 + TILE <= d; c0 += TILE)
-        add_values(b, t->v, t->next_v, d, c0, 0xffff, j0, j1, is_bf16, n, PARTS);
+        add_values(b, b->v, b->next_v, d, c0, 0xffff, j0, j1, is_bf16, n, PARTS);
     for (; c0 < d; c0 += LANES) {
         __mmask16 last = (__mmask16)(d - c0 >= LANES ? 0xffff : (1u << (d - c0)) - 1);
-        add_values(b, t->v, t->next_v, d, c0, last, j0, j1, is_bf16, n, 1);
+        add_values(b, b->v, b->next_v, d, c0, last, j0, j1, is_bf16, n, 1);
     }
-}
-
-/* The number of rows becomes a constant. */
-ZP_INLINE void attend_rows(struct batch *b, const struct tile_pair *t, size_t d, bool is_bf16,
-                           int n)
-{
-    switch (n) {
-    case 1: attend_batch(b, t, d, is_bf16, 1); break;
-    case 2: attend_batch(b, t, d, is_bf16, 2); break;
-    case 3: attend_batch(b, t, d, is_bf16, 3); break;
-    case 4: attend_batch(b, t, d, is_bf16, 4); break;
-    case 5: attend_batch(b, t, d, is_bf16, 5); break;
-    default: attend_batch(b, t, d, is_bf16, 6); break;
-    }
-}
-
-/* Bits [from, to) of a tile that starts at `first`, positions counted from the sequence's start. */
-static uint64_t bits_between(size_t first, size_t from, size_t to)
-{
-    size_t a = from > first ? from - first : 0, b = to > first ? to - first : 0;
-    if (b > TILE) b = TILE;
-    if (a >= b) return 0;
-    return (b == TILE ? ~0ull : (1ull << b) - 1) & ~((1ull << a) - 1);
-}
-
-static uint64_t seen_by(const struct kern_attend *a, size_t r, size_t first)
-{
-    size_t sinks = a->n_sink < a->hi[r] ? a->n_sink : a->hi[r];
-    return bits_between(first, a->lo[r], a->hi[r]) | bits_between(first, 0, sinks);
-}
-
-static void add_row(struct batch *b, int n, const struct kern_attend *a, size_t r, size_t first,
-                    uint64_t seen)
-{
-    b->q[n] = a->q + r * a->q_stride;
-    b->o[n] = a->o + r * a->d;
-    b->m[n] = a->m + r;
-    b->l[n] = a->l + r;
-    b->bias[n] = a->bias && a->bias[r] ? a->bias[r] + first : NULL;
-    b->seen[n] = seen;
 }
 
 ZP_INLINE void attend(const struct kern_attend *a, bool is_bf16)
 {
-    struct batch b;
-    for (size_t tile = a->tile_begin; tile < a->tile_end; tile++) {
-        bool more = tile + 1 < a->tile_end;
-        struct tile_pair t = { a->k_tile[tile], a->v_tile[tile], more ? a->k_tile[tile + 1] : NULL,
-                               more ? a->v_tile[tile + 1] : NULL };
-        int n = 0;
-        for (size_t r = 0; r < a->n_rows; r++) {
-            uint64_t seen = seen_by(a, r, tile * TILE);
-            if (seen) add_row(&b, n++, a, r, tile * TILE, seen);
-            if (n == 0 || (n < MAX_ROWS && r + 1 < a->n_rows)) continue;
-            attend_rows(&b, &t, a->d, is_bf16, n);
-            n = 0;
-            t.next_k = t.next_v = NULL; /* once is enough */
+    struct attend_batch b;
+    struct attend_walk walk = { a->tile_begin, 0 };
+    while (attend_next(a, &walk, &b)) {
+        switch (b.n) { /* the number of rows becomes a constant */
+        case 1: attend_step(&b, a->d, is_bf16, 1); break;
+        case 2: attend_step(&b, a->d, is_bf16, 2); break;
+        case 3: attend_step(&b, a->d, is_bf16, 3); break;
+        case 4: attend_step(&b, a->d, is_bf16, 4); break;
+        case 5: attend_step(&b, a->d, is_bf16, 5); break;
+        default: attend_step(&b, a->d, is_bf16, 6); break;
         }
     }
 }

@@ -1,9 +1,9 @@
 /* gemm_quant_avx2.c: products with 8-bit and 4-bit weights without dot instructions, 8 rows a
  * register. vpmaddubsw adds two byte products in 16 bits and saturates, so operands are chosen such
  * that it cannot:
- *   8 bit  q - 128 has magnitude <= 128, x <= 127: |w| times x with the sign of w, 2 * 128 * 127 fits;
+ *   8 bit  |q - 128| <= 128, |x| <= 127: |w| times x with the sign of w, 2 * 128 * 127 fits;
  *          128 * sum(x) is given back with the offset.
- *   4 bit  q <= 15: the eight products of a group of 32 add up to 8 * 2 * 15 * 127 = 30480 in 16 bits.
+ *   4 bit  q <= 15: the eight pairs of a group of 32 add up to 8 * 2 * 15 * 127 = 30480.
  * Integer parts are exact, float steps are those of the avx512 file: same bits (I1). */
 #include <immintrin.h>
 #include <string.h>
