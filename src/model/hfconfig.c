@@ -48,6 +48,20 @@ static zp_status read_config(struct opening *o, const char *path, zp_err *err)
     return status;
 }
 
+/* Optional; only its list of end tokens is of interest, which is more complete than config.json's.
+ */
+static zp_status read_generation(struct opening *o, const char *folder, zp_err *err)
+{
+    const char *path;
+    json_t *root;
+    ZP_TRY(join_if_exists(&o->e, folder, "generation_config.json", &path, err));
+    if (path == NULL) return ZP_OK;
+    ZP_TRY(json_read_file(path, MAX_CONFIG_BYTES, &root, err));
+    zp_status status = hfkeys_read_eos(root, path, &o->e, err);
+    json_decref(root);
+    return status;
+}
+
 /* The last part of the folder's path is the model's name. */
 static zp_status put_name(struct gguf_edit *e, const char *folder, zp_err *err)
 {
@@ -107,6 +121,7 @@ static zp_status fill(struct gguf *g, struct opening *o, const char *folder,
                "%s: a folder without %s: expected a GGUF file or a Hugging Face model folder",
                folder, config_name);
     ZP_TRY(read_config(o, config, err));
+    ZP_TRY(read_generation(o, folder, err));
     ZP_TRY(put_name(&o->e, folder, err));
     ZP_TRY(safetensors_open_folder(&o->s, folder, err));
     ZP_TRY(hftensors_read(&o->s, &o->c, folder, &o->e, &o->blocks, err));

@@ -3,7 +3,8 @@
  * GGUF has them so, norm gains of gemma plus 1, vectors as f32), so that arch.c and weights.c need
  * one kind of input. Tokenizer keys are not made: g->tokenizer_json and its companions name the
  * files for tokenizer_open_json. Key of ours: `<arch>.attention.rope_pattern` bool[n_layer], true:
- * the layer HAS RoPE (smollm3's no_rope_layers; granite_swa's GGUF key of the same name). */
+ * the layer HAS RoPE (smollm3's no_rope_layers; granite_swa's GGUF key of the same name);
+ * `zerope.tokenizer.eos_ids` i32[] where config.json or generation_config.json list several. */
 #ifndef MODEL_HFCONFIG_H
 #define MODEL_HFCONFIG_H
 

@@ -414,6 +414,19 @@ static zp_status put_token(struct writing *w, const char *key, const char *membe
     return put_int(w->root, member, id, err);
 }
 
+static zp_status put_eos(struct writing *w, zp_err *err)
+{
+    const struct gguf_kv *ids;
+    ZP_TRY(gguf_find_array(&w->g, HF_EOS_KEY, GGUF_ANY_INT, &ids, err));
+    if (ids == NULL) return put_token(w, "tokenizer.ggml.eos_token_id", "eos_token_id", err);
+    ZP_FAIL_IF(ids->count > HF_MAX_EOS, err, ZP_BAD_INPUT, "key %s has more than %d tokens",
+               HF_EOS_KEY, HF_MAX_EOS);
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < ids->count; i++)
+        json_array_append_new(list, json_integer(gguf_item_int(ids, i)));
+    return put(w->root, "eos_token_id", list, err);
+}
+
 static zp_status write_all(struct writing *w, const char *dtype, zp_err *err)
 {
     bool rope[HF_MAX_LAYERS];
@@ -427,7 +440,7 @@ static zp_status write_all(struct writing *w, const char *dtype, zp_err *err)
     ZP_TRY(put_scales(w, err));
     ZP_TRY(put_rope(w, err));
     ZP_TRY(put_token(w, "tokenizer.ggml.bos_token_id", "bos_token_id", err));
-    ZP_TRY(put_token(w, "tokenizer.ggml.eos_token_id", "eos_token_id", err));
+    ZP_TRY(put_eos(w, err));
     return put_token(w, "tokenizer.ggml.padding_token_id", "pad_token_id", err);
 }
 

@@ -381,17 +381,38 @@ static zp_status read_scales(const json_t *root, const char *where, const struct
 
 /* ---- ids */
 
-/* A token id, or a list whose first is the main one. */
+/* One token id; null, absent and -1 say "none". */
 static zp_status put_token(const json_t *root, const char *where, const char *member,
                            struct gguf_edit *e, const char *key, zp_err *err)
 {
     const json_t *value = json_object_get(root, member);
-    if (json_is_array(value)) value = json_array_get(value, 0);
     if (value == NULL || json_is_null(value)) return ZP_OK;
     json_int_t id = json_integer_value(value);
     ZP_FAIL_IF(!json_is_integer(value) || id < -1 || id > INT32_MAX, err, ZP_BAD_FILE,
                "%s: %s is not a token number", where, member);
     return id < 0 ? ZP_OK : gguf_edit_set_u32(e, key, (uint32_t)id, err);
+}
+
+zp_status hfkeys_read_eos(const json_t *root, const char *where, struct gguf_edit *e, zp_err *err)
+{
+    int32_t ids[HF_MAX_EOS];
+    const json_t *list = json_object_get(root, "eos_token_id");
+    if (!json_is_array(list)) {
+        if (json_is_integer(list)) gguf_edit_remove_key(e, HF_EOS_KEY);
+        return put_token(root, where, "eos_token_id", e, "tokenizer.ggml.eos_token_id", err);
+    }
+    size_t n = json_array_size(list);
+    ZP_FAIL_IF(n > HF_MAX_EOS, err, ZP_BAD_FILE, "%s: eos_token_id lists %zu tokens, at most %d",
+               where, n, HF_MAX_EOS);
+    for (size_t i = 0; i < n; i++) {
+        json_int_t id = json_integer_value(json_array_get(list, i));
+        ZP_FAIL_IF(!json_is_integer(json_array_get(list, i)) || id < 0 || id > INT32_MAX, err,
+                   ZP_BAD_FILE, "%s: eos_token_id[%zu] is not a token number", where, i);
+        ids[i] = (int32_t)id;
+    }
+    if (n == 0) return ZP_OK;
+    ZP_TRY(gguf_edit_set_u32(e, "tokenizer.ggml.eos_token_id", (uint32_t)ids[0], err));
+    return gguf_edit_set_array(e, HF_EOS_KEY, GGUF_I32, ids, n, err);
 }
 
 zp_status hfkeys_read(const json_t *root, const char *where, struct gguf_edit *e,
@@ -409,6 +430,6 @@ zp_status hfkeys_read(const json_t *root, const char *where, struct gguf_edit *e
     ZP_TRY(read_scales(root, where, c, e, err));
     ZP_TRY(hfrope_read(root, where, e, c, err));
     ZP_TRY(put_token(root, where, "bos_token_id", e, "tokenizer.ggml.bos_token_id", err));
-    ZP_TRY(put_token(root, where, "eos_token_id", e, "tokenizer.ggml.eos_token_id", err));
+    ZP_TRY(hfkeys_read_eos(root, where, e, err));
     return put_token(root, where, "pad_token_id", e, "tokenizer.ggml.padding_token_id", err);
 }

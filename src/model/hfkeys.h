@@ -7,6 +7,8 @@
 #include "model/json_read.h"
 
 #define HF_MAX_LAYERS 1024
+#define HF_MAX_EOS 64
+#define HF_EOS_KEY "zerope.tokenizer.eos_ids" /* i32[]: every token that ends a generation */
 
 /* What absent members of config.json mean, as transformers documents it, and how weights differ
  * from GGUF's. */
@@ -43,5 +45,7 @@ struct hf_config {
  * where: its path, for messages. */
 zp_status hfkeys_read(const json_t *root, const char *where, struct gguf_edit *e,
                       struct hf_config *c, zp_err *err);
+/* eos_token_id (a number or a list) of config.json or generation_config.json; the last call wins. */
+zp_status hfkeys_read_eos(const json_t *root, const char *where, struct gguf_edit *e, zp_err *err);
 
 #endif

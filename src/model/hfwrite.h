@@ -24,7 +24,8 @@ struct hf_write_options {
  * unknown tensors. rope_freqs.weight becomes llama3 scaling where that gives the same divisors: all
  * pairs closed (>= 1e29) or a real llama3 scaling. Rotation is written in the old spelling
  * (rope_theta, rope_scaling), which transformers 4 and 5 both read. Each file is written atomically
- * and config.json last; the folder is made if needed. */
+ * and config.json last; the folder is made if needed. Over an older model in the same folder, a
+ * failure between two files leaves files of both. */
 zp_status hf_write(const char *folder, struct gguf_edit *e, const struct hf_write_options *options,
                    zp_err *err);
 

@@ -311,6 +311,7 @@ static void test_contradictions_and_unknown_mathematics_are_refused(void **state
     assert_refused(CONFIG("granite", ",\"logits_scaling\":0"), "logits_scaling is 0");
     open_config(CONFIG("llama", ",\"eos_token_id\":[7,9],\"bos_token_id\":null"));
     assert_int_equal(u32_of("tokenizer.ggml.eos_token_id"), 7);
+    assert_int_equal(gguf_item_int(gguf_find_key(&keys, "zerope.tokenizer.eos_ids"), 1), 9);
     assert_null(gguf_find_key(&keys, "tokenizer.ggml.bos_token_id"));
     close_config();
 }
@@ -522,6 +523,28 @@ static void test_wrong_weights_are_refused_by_name(void **state)
     assert_folder(ZP_BAD_INPUT, "a folder without config.json");
 }
 
+static void test_generation_config_lists_the_end_tokens(void **state)
+{
+    (void)state;
+    static const float zeros[4] = {0};
+    static const char text[] = "{\"eos_token_id\": [1, 0]}";
+    struct safetensors_out embd = {
+        "model.embed_tokens.weight", ST_F32, 2, {2, 2}, zeros, NULL, NULL};
+    struct gguf g;
+    char path[128];
+    uint32_t eos;
+    zp_err err = {0};
+    write_tiny("true, \"eos_token_id\": 0", &embd, 1);
+    snprintf(path, sizeof path, "%s/generation_config.json", folder);
+    ok(os_write_file(path, text, strlen(text), &err), &err);
+    ok(hf_open(&g, folder, &err), &err);
+    ok(gguf_get_u32(&g, "tokenizer.ggml.eos_token_id", &eos, &err), &err);
+    assert_int_equal(eos, 1);
+    assert_int_equal(gguf_find_key(&g, "zerope.tokenizer.eos_ids")->count, 2);
+    gguf_close(&g);
+    remove_files();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +561,7 @@ int main(void)
         cmocka_unit_test(test_gemma_gains_get_their_one),
         cmocka_unit_test(test_folders_name_their_tokenizer),
         cmocka_unit_test(test_wrong_weights_are_refused_by_name),
+        cmocka_unit_test(test_generation_config_lists_the_end_tokens),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
