@@ -454,11 +454,15 @@ static zp_status map_shard(struct gguf *g, const char *path, struct os_map **out
     return ZP_OK;
 }
 
+/* -1: the key is absent. */
 static zp_status check_split(const struct shard *s, uint32_t number, uint32_t count, zp_err *err)
 {
     int64_t no, n;
     ZP_TRY(split_number(s, "split.no", &no, err));
     ZP_TRY(split_number(s, "split.count", &n, err));
+    ZP_FAIL_IF(no < 0 || n < 0, err, ZP_BAD_FILE,
+               "%s: named like part %u of %u, but split.no or split.count is missing: not a part",
+               s->c.name, number + 1, count);
     ZP_FAIL_IF(n != count, err, ZP_BAD_FILE,
                "%s: split.count is %lld, but the file name says %u parts", s->c.name, (long long)n,
                count);

@@ -45,7 +45,7 @@ struct hf_config {
  * where: its path, for messages. */
 zp_status hfkeys_read(const json_t *root, const char *where, struct gguf_edit *e,
                       struct hf_config *c, zp_err *err);
-/* eos_token_id (a number or a list) of config.json or generation_config.json; the last call wins. */
+/* eos_token_id (number or list) of config.json or generation_config.json; the last call wins. */
 zp_status hfkeys_read_eos(const json_t *root, const char *where, struct gguf_edit *e, zp_err *err);
 
 #endif

@@ -568,6 +568,9 @@ static void test_an_inconsistent_split_is_refused(void **state)
     assert_split_refused(1, "split.no is 2, but the file name says part 1");
     write_part(1, 3, 1, 5, 3);
     assert_split_refused(2, "split.count is 5, but the file name says 3");
+    make_small_file(&file);
+    write_bytes(part_path(2, 3));
+    assert_split_refused(1, "named like part 2 of 3, but split.no or split.count is missing");
     write_part(1, 3, 1, 3, 3);
     assert_int_equal(unlink(part_path(3, 3)), 0);
     assert_split_refused(1, "m-00003-of-00003.gguf");
