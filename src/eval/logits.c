@@ -5,29 +5,12 @@
 #include "eval/logits.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/json_build.h"
+#include "model/sample.h"
 
 enum { CHUNK = 256, ROWS = 32 };
-
-/* ---- selection ------------------------------------------------------------------------------- */
-
-static int larger_first(const void *a, const void *b)
-{
-    const struct logits_top *x = a, *y = b;
-    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-void logits_select(const float *logits, size_t n, size_t k, struct logits_top *room,
-                   struct logits_top *top)
-{
-    for (size_t i = 0; i < n; i++) room[i] = (struct logits_top){ (int32_t)i, logits[i] };
-    qsort(room, n, sizeof *room, larger_first);
-    memcpy(top, room, k * sizeof *top);
-}
 
 /* Index of the largest logit (the lowest of equal ones) and its lead over the second. */
 static int32_t arg_max(const float *x, size_t n, double *margin)
@@ -119,11 +102,11 @@ zp_status logits_prompt(struct zp_engine *e, zp_seq *seq, const int32_t *ids, si
 struct work {
     struct zp_engine *e;
     zp_seq *seq;
-    double *nll;             /* (n) */
-    float *last;             /* (n_vocab) */
-    struct logits_top *room; /* (n_vocab), then (k) */
-    double *margin;          /* (n_predict) */
-    int32_t *greedy;         /* (n_predict) */
+    double *nll;                /* (n) */
+    float *last;                /* (n_vocab) */
+    struct sample_logprob *top; /* (k) */
+    double *margin;             /* (n_predict) */
+    int32_t *greedy;            /* (n_predict) */
 };
 
 static void write_text(struct json_build *w, const char *key, const struct zp_model *m,
@@ -141,33 +124,31 @@ static void write_text(struct json_build *w, const char *key, const struct zp_mo
     buffer_free(&text);
 }
 
-static void write_top(struct json_build *w, const struct work *k, size_t n)
+static zp_status write_top(struct json_build *w, const struct work *k, uint32_t n, zp_err *err)
 {
-    const struct hparams *h = &k->e->model->h;
-    struct logits_top *top = k->room + h->n_vocab;
-    float max;
-    double sum;
-    k->e->kern.expsum(k->last, h->n_vocab, &max, &sum);
-    logits_select(k->last, h->n_vocab, n, k->room, top);
+    const struct zp_model *m = k->e->model;
+    ZP_TRY(sample_top(k->last, m->h.n_vocab, n, k->top, err));
     json_build_array(w, "top");
-    for (size_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         json_build_object(w, NULL);
-        json_build_int(w, "id", top[i].id);
-        json_build_real(w, "logprob", (double)top[i].logit - (double)max - log(sum), 9);
-        write_text(w, "text", k->e->model, &top[i].id, 1);
+        json_build_int(w, "id", k->top[i].id);
+        json_build_real(w, "logprob", k->top[i].logprob, 9);
+        write_text(w, "text", m, &k->top[i].id, 1);
         json_build_object_end(w);
     }
     json_build_array_end(w);
+    return ZP_OK;
 }
 
-static void write_prompt(struct json_build *w, const struct work *k, size_t n, size_t n_top)
+static zp_status write_prompt(struct json_build *w, const struct work *k, size_t n, uint32_t n_top,
+                              zp_err *err)
 {
     double sum = 0.0;
     for (size_t i = 1; i < n; i++) sum += k->nll[i];
     json_build_uint(w, "n_tokens", n);
     if (n > 1) json_build_real(w, "nll_mean", sum / (double)(n - 1), 9);
     else json_build_null(w, "nll_mean");
-    write_top(w, k, n_top);
+    return write_top(w, k, n_top, err);
 }
 
 static void write_greedy(struct json_build *w, const struct work *k, size_t n_predict)
@@ -196,22 +177,19 @@ static zp_status place(struct work *k, size_t n, size_t n_top, size_t n_predict,
     size_t n_vocab = k->e->model->h.n_vocab;
     ZP_ALLOC(k->nll, MEM_EVAP, n, err, "the prompt's NLL");
     ZP_ALLOC(k->last, MEM_EVAP, n_vocab, err, "logits");
-    ZP_ALLOC(k->room, MEM_EVAP, n_vocab + n_top, err, "the list of top tokens");
+    ZP_ALLOC(k->top, MEM_EVAP, n_top, err, "the list of top tokens");
     ZP_ALLOC(k->margin, MEM_EVAP, n_predict, err, "the greedy continuation");
     ZP_ALLOC(k->greedy, MEM_EVAP, n_predict, err, "the greedy continuation");
     return zp_seq_open(&k->seq, k->e, NULL, err);
 }
 
-static zp_status run(struct work *k, const int32_t *ids, size_t n, size_t n_top, size_t n_predict,
+static zp_status run(struct work *k, const int32_t *ids, size_t n, uint32_t n_top, size_t n_predict,
                      struct json_build *w, zp_err *err)
 {
     ZP_TRY(place(k, n, n_top, n_predict, err));
     ZP_TRY(logits_prompt(k->e, k->seq, ids, n, k->nll, k->last, err));
-    for (size_t i = 0; i < k->e->model->h.n_vocab; i++)
-        ZP_FAIL_IF(!isfinite(k->last[i]), err, ZP_RUN, "the logit of id %zu is %g", i,
-                   (double)k->last[i]);
     json_build_object(w, NULL);
-    write_prompt(w, k, n, n_top);
+    ZP_TRY(write_prompt(w, k, n, n_top, err));
     ZP_TRY(continue_greedily(k, n_predict, err));
     write_greedy(w, k, n_predict);
     json_build_object_end(w);
@@ -225,7 +203,8 @@ zp_status zp_logits_json(zp_engine *e, const int32_t *ids, size_t n,
     const zp_logits_options *o = options ? options : &defaults;
     struct work k = { .e = e };
     struct json_build w;
-    size_t n_vocab = e->model->h.n_vocab, n_top = o->top ? o->top : 10, need = n + o->n_predict;
+    uint32_t n_vocab = e->model->h.n_vocab, n_top = o->top ? o->top : 10;
+    size_t need = n + o->n_predict;
     *json = NULL;
     ZP_FAIL_IF(n == 0, err, ZP_BAD_INPUT, "the prompt is empty: there is nothing to predict from");
     ZP_FAIL_IF(n > e->options.n_ctx || need - (o->n_predict != 0) > e->options.n_ctx, err,
@@ -237,6 +216,6 @@ zp_status zp_logits_json(zp_engine *e, const int32_t *ids, size_t n,
     zp_status status = run(&k, ids, n, n_top < n_vocab ? n_top : n_vocab, o->n_predict, &w, err);
     if (w.status == ZP_OK) w.status = status;
     zp_seq_close(k.seq);
-    mem_free(k.nll), mem_free(k.last), mem_free(k.room), mem_free(k.margin), mem_free(k.greedy);
+    mem_free(k.nll), mem_free(k.last), mem_free(k.top), mem_free(k.margin), mem_free(k.greedy);
     return json_build_finish(&w, json);
 }

@@ -5,14 +5,6 @@
 #include <zerope/eval.h>
 #include "model/engine.h"
 
-struct logits_top {
-    int32_t id;
-    float logit;
-};
-/* The k largest logits, largest first, equal ones by id: top (k). k <= n. room: (n). */
-void logits_select(const float *logits, size_t n, size_t k, struct logits_top *room,
-                   struct logits_top *top);
-
 /* Appends ids to seq. nll (n) or NULL: nll[i] = -ln p(ids[i] | before), i >= 1; nll[0] = 0. last
  * (n_vocab): logits after the last id. Holds the logits of a few rows at a time. */
 zp_status logits_prompt(struct zp_engine *e, zp_seq *seq, const int32_t *ids, size_t n, double *nll,

@@ -1,0 +1,144 @@
+/* test_logits_golden.c: the exact path against transformers in f32 on de-quantised weights
+ * (tests/data/logits.json), at the best level of the processor and at the reference level. */
+#include "golden.h"
+
+#include <zerope/eval.h>
+
+struct real_model {
+    const char *name, *file;
+    double kl, dlogp, margin, dnll; /* tolerances; margin: greedy is compared down to here */
+};
+static const struct real_model real_models[] = {
+    { "smollm2", SMOLLM2_FILE, 1e-6, 1e-3, 0.01, 1e-4 },
+    { "gemma3", GEMMA3_FILE, 1e-5, 2e-2, 0.05, 1e-3 },
+};
+
+/* ln p of each id of `top` ([id, ln p]) in our document; the list is long enough to hold them. */
+static void find_ours(const json_t *top, const json_t *doc, double *ours)
+{
+    const json_t *mine = json_object_get(doc, "top"), *item;
+    for (size_t i = 0; i < json_array_size(top); i++) {
+        json_int_t id = json_integer_value(json_array_get(json_array_get(top, i), 0));
+        size_t k;
+        ours[i] = -INFINITY;
+        json_array_foreach(mine, k, item)
+        {
+            if (json_integer_value(json_object_get(item, "id")) == id)
+                ours[i] = json_real_value(json_object_get(item, "logprob"));
+        }
+        if (isinf(ours[i])) fail_msg("id %lld is not among our first 200", (long long)id);
+    }
+}
+
+static size_t compare_greedy(const json_t *f32, const json_t *doc, double margin)
+{
+    const json_t *want = json_object_get(f32, "greedy"), *got = json_object_get(doc, "greedy");
+    const json_t *margins = json_object_get(f32, "greedy_margin");
+    size_t i = 0;
+    for (; i < json_array_size(got); i++) {
+        if (json_number_value(json_array_get(margins, i)) < margin) break;
+        assert_int_equal(json_integer_value(json_array_get(got, i)),
+                         json_integer_value(json_array_get(want, i)));
+    }
+    return i;
+}
+
+static void check_case(const struct real_model *r, zp_engine *e, const json_t *c, uint32_t predict)
+{
+    const json_t *f32 = json_object_get(c, "f32"), *top = json_object_get(f32, "top20");
+    zp_logits_options o = { .top = 200, .n_predict = predict };
+    char *json = NULL;
+    size_t n;
+    int32_t *ids = golden_ids(json_object_get(c, "ids"), &n);
+    GOLDEN_OK(zp_logits_json(e, ids, n, &o, &json, err));
+    json_t *doc = json_loads(json, 0, NULL);
+    assert_non_null(doc);
+    double ours[20], worst, kl;
+    assert_int_equal(json_array_size(top), 20);
+    find_ours(top, doc, ours);
+    kl = golden_top_kl(top, ours, &worst);
+    double nll = json_real_value(json_object_get(doc, "nll_mean"));
+    double dnll = nll - json_real_value(json_object_get(f32, "mean_nll"));
+    size_t equal = compare_greedy(f32, doc, r->margin);
+    printf("%s %s: n %zu, KL %.2e, largest d ln p %.2e, d NLL %.2e, greedy equal for %zu of %u\n",
+           r->name, json_string_value(json_object_get(c, "name")), n, kl, worst, dnll, equal,
+           predict);
+    assert_true(kl <= r->kl);
+    assert_true(worst <= r->dlogp);
+    assert_true(fabs(dnll) <= r->dnll);
+    assert_true(predict == 0 || equal > 0);
+    assert_int_equal(json_integer_value(json_object_get(doc, "n_tokens")), n);
+    json_decref(doc);
+    zp_free(json);
+    free(ids);
+}
+
+/* Level ref on a few tokens: the published row, then every row against the best level. */
+static void check_reference_level(const struct real_model *r, const zp_model *m, zp_engine *best,
+                                  const json_t *cases)
+{
+    zp_model_info info;
+    zp_engine *ref =
+        golden_engine(m, (zp_engine_options){ .n_ctx = 64, .exact = true, .level = ZP_LEVEL_REF });
+    zp_model_describe(m, &info);
+    check_case(r, ref, json_array_get(cases, 0), 0);
+    size_t n, step = 9;
+    int32_t *ids = golden_ids(json_object_get(json_array_get(cases, 1), "ids"), &n);
+    assert_true(n > 64);
+    double worst = 0;
+    zp_seq *a = NULL, *b = NULL;
+    GOLDEN_OK(zp_seq_open(&a, best, NULL, err));
+    GOLDEN_OK(zp_seq_open(&b, ref, NULL, err));
+    float *p = malloc(2 * info.n_vocab * sizeof *p), *q = p + info.n_vocab;
+    assert_non_null(p);
+    for (size_t at = 0; at < 64; at += step) { /* a row every 9 tokens: the output matrix is slow */
+        size_t k = 64 - at < step ? 64 - at : step;
+        zp_item x = { a, ids + at, k, ZP_WANT_LAST }, y = { b, ids + at, k, ZP_WANT_LAST };
+        GOLDEN_OK(zp_engine_run(best, &x, 1, p, 1, NULL, err));
+        GOLDEN_OK(zp_engine_run(ref, &y, 1, q, 1, NULL, err));
+        worst = fmax(worst, golden_kl(p, q, info.n_vocab));
+    }
+    printf("%s: largest KL of ref against %s over 64 tokens: %.2e\n", r->name, "the best level",
+           worst);
+    assert_true(worst <= 1e-6);
+    zp_seq_close(a);
+    zp_seq_close(b);
+    zp_engine_close(ref);
+    free(p);
+    free(ids);
+}
+
+static void check_model(const struct real_model *r)
+{
+    json_t *root = golden_load("logits.json"), *cases = json_object_get(root, r->name), *c;
+    zp_model *m = golden_model(r->file);
+    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 512, .exact = true });
+    size_t i;
+    assert_true(json_array_size(cases) >= 2);
+    json_array_foreach(cases, i, c) check_case(r, e, c, 32);
+    check_reference_level(r, m, e, cases);
+    zp_engine_close(e);
+    zp_model_close(m);
+    json_decref(root);
+}
+
+static void test_smollm2_equals_transformers(void **state)
+{
+    (void)state;
+    check_model(&real_models[0]);
+}
+
+static void test_gemma3_equals_transformers(void **state)
+{
+    (void)state;
+    check_model(&real_models[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_smollm2_equals_transformers),
+        cmocka_unit_test(test_gemma3_equals_transformers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
