@@ -10,7 +10,9 @@
 
 #define MAX_ROWS 48
 #define MAX_COLUMNS 24
-#define MAX_CELL 72
+#define MAX_CELL 72    /* characters of a text in a table */
+#define MAX_LINE 400   /* elsewhere */
+#define MAX_LIST 64    /* longer lists show their length */
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -63,13 +65,13 @@ static void add_real(struct text *out, const char *key, double x)
         text_printf(out, "%.4g", x);
 }
 
-/* Text on one line: control characters as escapes, cut at MAX_CELL characters. */
-static void add_line(struct text *out, const char *s, size_t size)
+/* Text on one line: control characters as escapes, cut at `max` characters. */
+static void add_line(struct text *out, const char *s, size_t size, size_t max)
 {
     size_t width = 0;
     for (size_t i = 0; i < size; i++) {
         unsigned char b = (unsigned char)s[i];
-        if ((b & 0xC0) != 0x80 && width++ == MAX_CELL) {
+        if ((b & 0xC0) != 0x80 && width++ == max) {
             text_append(out, "...", 3);
             return;
         }
@@ -86,6 +88,10 @@ static void add_line(struct text *out, const char *s, size_t size)
 static void add_numbers(struct text *out, const char *key, const json_t *list)
 {
     size_t n = json_array_size(list), shown = 0;
+    if (n > MAX_LIST) {
+        text_printf(out, "(%zu values)", n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         size_t run = i;
@@ -124,12 +130,14 @@ static void add_object(struct text *out, const json_t *object)
     }
 }
 
-/* Token texts are quoted, so that their blanks show. */
-static void add_string(struct text *out, const char *key, const json_t *value)
+/* Texts whose blanks or line ends matter are quoted. */
+static void add_string(struct text *out, const json_t *value, size_t max)
 {
-    bool quote = ends_with(key, "text") || json_string_length(value) == 0;
+    const char *s = json_string_value(value);
+    size_t n = json_string_length(value);
+    bool quote = n == 0 || s[0] == ' ' || s[n - 1] == ' ' || memchr(s, '\n', n) != NULL;
     text_append(out, "\"", quote ? 1 : 0);
-    add_line(out, json_string_value(value), json_string_length(value));
+    add_line(out, s, n, max);
     text_append(out, "\"", quote ? 1 : 0);
 }
 
@@ -142,7 +150,7 @@ static bool is_plain_number(const char *key)
 void view_text_cell(struct text *out, const char *key, const json_t *value)
 {
     switch (json_typeof(value)) {
-    case JSON_STRING: add_string(out, key, value); break;
+    case JSON_STRING: add_string(out, value, MAX_CELL); break;
     case JSON_INTEGER:
         if (is_bytes_key(key))
             add_bytes(out, (double)json_integer_value(value));
@@ -311,7 +319,10 @@ static void view_object(FILE *f, const json_t *object, int indent)
             continue;
         struct text cell = { 0 };
         text_append(&cell, "", 0);
-        view_text_cell(&cell, key, v);
+        if (json_is_string(v))
+            add_string(&cell, v, MAX_LINE);
+        else
+            view_text_cell(&cell, key, v);
         pad(f, (size_t)indent);
         fprintf(f, "%-*s  %s\n", (int)width, key, cell.data);
         text_free(&cell);

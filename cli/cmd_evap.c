@@ -13,7 +13,7 @@ static double number_of(const json_t *doc, const char *key)
 }
 
 /* A document the library wrote: its picture, then itself (--json) or its short form. */
-static zp_status show_written(struct cli *c, const char *path, const char *long_list)
+static zp_status show_written(struct cli *c, const char *path)
 {
     struct text t = { 0 };
     json_t *doc = NULL;
@@ -29,9 +29,6 @@ static zp_status show_written(struct cli *c, const char *path, const char *long_
         c->wrote_document = true;
     } else if (st == ZP_OK) {
         st = cli_parse_document(c, t.data, &doc);
-        json_t *list = json_object_get(doc, long_list);
-        if (json_is_array(list))
-            json_object_set_new(doc, long_list, json_integer((json_int_t)json_array_size(list)));
         if (st == ZP_OK)
             view_document(stdout, doc);
         if (st == ZP_OK)
@@ -65,7 +62,7 @@ zp_status cmd_scan(struct cli *c)
     options.n_windows_kl = cli_u32(c, "windows-kl");
     CLI_TRY(zp_scan_run(cli_text(c, "model"), cli_text(c, "file"), &options, out, &c->err));
     progress_clear();
-    return show_written(c, out, "gates");
+    return show_written(c, out);
 }
 
 static zp_plan_options plan_options(struct cli *c)
@@ -93,7 +90,7 @@ zp_status cmd_plan(struct cli *c)
     options.text = cli_text(c, "file");
     CLI_TRY(zp_plan_run(cli_text(c, "scan"), &options, out, &c->err));
     progress_clear();
-    return show_written(c, out, "order");
+    return show_written(c, out);
 }
 
 /* ---- evaporate --------------------------------------------------------------------------- */
