@@ -164,23 +164,28 @@ static zp_status read_scaling(struct hparams *h, const struct gguf *g, zp_err *e
     ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.factor", old_linear, &h->scaling_factor, err));
     bool yarn = type.data && gguf_str_is(type, "yarn");
     bool none = type.data && gguf_str_is(type, "none");
-    ZP_FAIL_IF(type.data && !yarn && !none && !gguf_str_is(type, "linear"), err, ZP_UNSUPPORTED,
-               "%s: rope scaling type '%.*s'; known: none, linear, yarn", g->path,
+    bool dynamic = type.data && gguf_str_is(type, "dynamic");
+    ZP_FAIL_IF(type.data && !yarn && !none && !dynamic && !gguf_str_is(type, "linear"), err, ZP_UNSUPPORTED,
+               "%s: rope scaling type '%.*s'; known: none, linear, yarn, dynamic", g->path,
                (int)(type.size < 40 ? type.size : 40), type.data);
     ZP_FAIL_IF(!(h->scaling_factor >= 0.0f), err, ZP_BAD_FILE,
                "%s: rope.scaling.factor is %g; expected >= 0", g->path, (double)h->scaling_factor);
     if (h->scaling_factor == 0.0f || none) h->scaling_factor = 1.0f;
     h->scaling = yarn ? ARCH_SCALING_YARN
-                 : h->scaling_factor != 1.0f ? ARCH_SCALING_LINEAR : ARCH_SCALING_NONE;
+                 : h->scaling_factor == 1.0f ? ARCH_SCALING_NONE
+                 : dynamic ? ARCH_SCALING_DYNAMIC : ARCH_SCALING_LINEAR;
     ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.original_context_length", (float)h->n_ctx_train,
-                           &h->yarn_orig_ctx, err));
+                           &h->orig_ctx, err));
     ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.attn_factor", 1.0f, &h->yarn_attn_factor, err));
     ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.yarn_beta_fast", 32.0f, &h->yarn_beta_fast, err));
     ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.yarn_beta_slow", 1.0f, &h->yarn_beta_slow, err));
     ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.yarn_ext_factor", 1.0f, &h->yarn_ext_factor, err));
-    ZP_FAIL_IF(yarn && !(h->yarn_orig_ctx >= 1.0f), err, ZP_BAD_FILE,
+    ZP_FAIL_IF((yarn || dynamic) && !(h->orig_ctx >= 1.0f), err, ZP_BAD_FILE,
                "%s: rope.scaling.original_context_length is %g; expected >= 1", g->path,
-               (double)h->yarn_orig_ctx);
+               (double)h->orig_ctx);
+    ZP_FAIL_IF(dynamic && (h->scaling_factor < 1.0f || h->n_rot <= 2), err, ZP_BAD_FILE,
+               "%s: dynamic rope scaling by %g over %u channels; expected a factor >= 1 and more than 2 channels",
+               g->path, (double)h->scaling_factor, h->n_rot);
     return ZP_OK;
 }
 

@@ -27,7 +27,8 @@ struct arch_row {
     float rope_base_swa;   /* of windowed layers; 0 = same as the others */
 };
 
-enum arch_scaling { ARCH_SCALING_NONE, ARCH_SCALING_LINEAR, ARCH_SCALING_YARN };
+/* Dynamic: the base grows with the context beyond the original one (NTK), fixed by an engine's n_ctx. */
+enum arch_scaling { ARCH_SCALING_NONE, ARCH_SCALING_LINEAR, ARCH_SCALING_YARN, ARCH_SCALING_DYNAMIC };
 
 /* Everything but weights; filled from keys, checked for sense. Arrays live in the model's arena. */
 struct hparams {
@@ -41,8 +42,9 @@ struct hparams {
     bool *rope;              /* (n_layer) the layer rotates, by architecture and file keys */
     float rope_base, rope_base_swa;
     enum arch_scaling scaling;
-    float scaling_factor;    /* linear, yarn */
-    float yarn_orig_ctx, yarn_attn_factor, yarn_beta_fast, yarn_beta_slow, yarn_ext_factor;
+    float scaling_factor;    /* linear, yarn, dynamic */
+    float orig_ctx;          /* yarn, dynamic: context length before the scaling */
+    float yarn_attn_factor, yarn_beta_fast, yarn_beta_slow, yarn_ext_factor;
     const struct gguf_tensor *rope_freqs; /* divisors of each pair's angle, or NULL */
 };
 

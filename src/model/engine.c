@@ -66,8 +66,10 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
     if (e->options.pin_threads) ZP_TRY(pool_pin(e->pool, err));
     ZP_TRY(weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact, e->pool, err));
     size_t element = e->options.kv_type == ZP_KV_F32 ? 4 : 2;
-    ZP_TRY(kvcache_open(&e->kv, &m->position, element, e->options.micro_batch, e->options.kv_bytes, err));
-    e->forward = (struct forward){.h = &m->h, .position = &m->position, .weights = &e->weights, .kern = &e->kern,
+    ZP_ALLOC(e->angles, MEM_POSITION, m->position.n_pair, err, "angles");
+    position_for_ctx(&e->position, &m->position, &m->h, e->options.n_ctx, e->angles);
+    ZP_TRY(kvcache_open(&e->kv, &e->position, element, e->options.micro_batch, e->options.kv_bytes, err));
+    e->forward = (struct forward){.h = &m->h, .position = &e->position, .weights = &e->weights, .kern = &e->kern,
                                   .pool = e->pool, .micro_batch = e->options.micro_batch, .n_ctx = e->options.n_ctx,
                                   .exact = e->options.exact, .identity = e->options.identity_rotation,
                                   .element = element};
@@ -96,6 +98,7 @@ void zp_engine_close(zp_engine *e)
 {
     if (!e) return;
     mem_free(e->runs);
+    mem_free(e->angles);
     mem_free(e->wanted);
     if (e->forward.h) forward_free(&e->forward);
     kvcache_free(&e->kv);

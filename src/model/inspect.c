@@ -51,7 +51,7 @@ static void write_metadata(struct json_build *w, const struct zp_model *m, const
 
 static void write_rope(struct json_build *w, const struct hparams *h, const struct position *p)
 {
-    static const char *const scalings[] = { "none", "linear", "yarn" };
+    static const char *const scalings[] = { "none", "linear", "yarn", "dynamic" };
     json_build_object(w, "rope");
     json_build_uint(w, "n_pair", p->n_pair);
     json_build_text(w, "pairing", h->arch->pairing == ARCH_INTERLEAVED ? "interleaved" : "halves");
@@ -59,8 +59,8 @@ static void write_rope(struct json_build *w, const struct hparams *h, const stru
     json_build_real(w, "base_windowed", (double)h->rope_base_swa, 9);
     json_build_text(w, "scaling", scalings[h->scaling]);
     json_build_real(w, "scaling_factor", (double)h->scaling_factor, 9);
-    if (h->scaling == ARCH_SCALING_YARN)
-        json_build_real(w, "yarn_original_ctx", (double)h->yarn_orig_ctx, 9);
+    if (h->scaling == ARCH_SCALING_YARN || h->scaling == ARCH_SCALING_DYNAMIC)
+        json_build_real(w, "original_ctx", (double)h->orig_ctx, 9);
     json_build_bool(w, "divisors", h->rope_freqs != NULL);
     json_build_real(w, "softmax_scale", (double)p->attn_scale, 9);
     json_build_object_end(w);

@@ -20,7 +20,7 @@ const char *position_kind_name(enum position_kind kind)
 /* Pair index at which `turns` rotations fit the original context (YaRN, arXiv 2309.00071, section 3.2). */
 static double yarn_pair(const struct hparams *h, double base, double turns)
 {
-    return h->n_rot * log((double)h->yarn_orig_ctx / (turns * 2.0 * 3.14159265358979323846)) / (2.0 * log(base));
+    return h->n_rot * log((double)h->orig_ctx / (turns * 2.0 * 3.14159265358979323846)) / (2.0 * log(base));
 }
 
 static double yarn_angle(const struct hparams *h, double base, uint32_t i, double plain)
@@ -32,9 +32,18 @@ static double yarn_angle(const struct hparams *h, double base, uint32_t i, doubl
     return plain / (double)h->scaling_factor * (1.0 - keep) + plain * keep;
 }
 
-static void fill_angles(const struct position *p, const struct hparams *h, uint32_t set, double *angle)
+/* Dynamic NTK: beyond the original context the base grows so that the slowest pair spans n_ctx as it spanned that. */
+static double base_of(const struct hparams *h, uint32_t set, uint32_t n_ctx)
 {
-    double base = (double)(set ? h->rope_base_swa : h->rope_base);
+    double base = (double)(set ? h->rope_base_swa : h->rope_base), n = h->n_rot;
+    if (set || h->scaling != ARCH_SCALING_DYNAMIC || (double)n_ctx <= (double)h->orig_ctx) return base;
+    double f = (double)h->scaling_factor, stretch = f * n_ctx / (double)h->orig_ctx - (f - 1.0);
+    return base * pow(stretch, n / (n - 2.0));
+}
+
+static void fill_angles(const struct position *p, const struct hparams *h, uint32_t set, uint32_t n_ctx, double *angle)
+{
+    double base = base_of(h, set, n_ctx);
     const float *divisor = h->rope_freqs ? (const float *)(const void *)h->rope_freqs->data : NULL;
     for (uint32_t i = 0; i < p->n_pair; i++) {
         double a = pow(base, -2.0 * i / h->n_rot);
@@ -60,6 +69,14 @@ void position_angles(const struct position *p, uint32_t set, double at, float *c
         cs[2 * i] = (float)cos(at * p->angle[set][i]);
         cs[2 * i + 1] = (float)sin(at * p->angle[set][i]);
     }
+}
+
+void position_for_ctx(struct position *own, const struct position *p, const struct hparams *h, uint32_t n_ctx,
+                      double *room)
+{
+    *own = *p;
+    own->angle[0] = room;
+    fill_angles(own, h, 0, n_ctx, room);
 }
 
 bool position_uses_set(const struct position *p, uint32_t set)
@@ -366,7 +383,7 @@ zp_status position_read(struct position *p, const struct gguf *g, const struct h
     ZP_TRY(read_biases(p, g, arena, err));
     ZP_TRY(read_length_scale(p, g, arena, err));
     ZP_TRY(read_mode(p, g, err));
-    for (uint32_t set = 0; set < 2; set++) fill_angles(p, h, set, p->angle[set]);
+    for (uint32_t set = 0; set < 2; set++) fill_angles(p, h, set, 0, p->angle[set]);
     p->attn_scale = h->attn_scale;
     if (h->scaling == ARCH_SCALING_YARN && h->scaling_factor > 1.0f) {
         /* Magnitude of YaRN on cos and sin of q and k = its square on the logits, closed pairs included. */

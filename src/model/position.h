@@ -26,7 +26,7 @@ struct position {
     uint32_t *window;              /* (n_layer) the layer's own sliding window; 0 = unlimited */
     uint32_t n_sink;               /* positions that local heads always see */
     uint8_t *angle_set;            /* (n_layer) 0 global, 1 windowed layers */
-    double *angle[2];              /* (n_pair) radians a position, scalings included */
+    double *angle[2];              /* (n_pair) radians a position, scalings included; dynamic: up to orig_ctx */
     float attn_scale;              /* of q.k: softmax scale, YaRN magnitude folded in */
     float *scale_c;                /* (n_layer) or NULL: logit scale 1 + c ln(max(1, n / scale_len)) */
     uint32_t scale_len;
@@ -61,6 +61,10 @@ uint32_t position_head_cs(const struct position *p, struct position_view view, u
 
 /* Pairs that a view rotates and skips, per token, summed over layers and KV heads (for PSR). */
 void position_count(const struct position *p, struct position_view view, uint64_t *rotated, uint64_t *skipped);
+/* *own = *p with the angles of set 0 for a context of n_ctx positions, in room (n_pair): they differ only where the
+ * scaling is dynamic. */
+void position_for_ctx(struct position *own, const struct position *p, const struct hparams *h, uint32_t n_ctx,
+                      double *room);
 bool position_uses_set(const struct position *p, uint32_t set);
 
 /* Query multiplier of a layer for a row that sees n positions, softmax scale included (head scale apart). */
