@@ -187,6 +187,7 @@ zp_status jv_equal(struct jinja *c, struct jv a, struct jv b, bool *out)
     if (a.kind != b.kind) return ZP_OK;
     ZP_TRY(jinja_enter(c));
     if (a.kind == J_STR) *out = jstr_equal(a.u.s, b.u.s);
+    else if (jv_is_listlike(a) && a.u.list == b.u.list) *out = true;
     else if (jv_is_listlike(a)) ZP_TRY(equal_lists(c, a.u.list, b.u.list, out));
     else if (a.kind == J_DICT) ZP_TRY(equal_dicts(c, a.u.dict, b.u.dict, out));
     else *out = same_object(a, b);
