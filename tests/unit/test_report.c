@@ -1,0 +1,431 @@
+/* test_report.c: pictures and pages by their structure: well-formed, complete, nothing of the
+ * document unescaped. Looks are judged by eye, not here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <zerope/report.h>
+
+#include "base/os.h"
+#include "report/canvas.h"
+
+static char folder[] = "/tmp/zerope-report-XXXXXX";
+
+static char *path_of(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static struct buffer read_back(const char *path)
+{
+    zp_err err = { 0 };
+    struct buffer b = buffer_with_max(MEM_META, 64 << 20);
+    if (os_read_file(path, &b, &err) != ZP_OK) fail_msg("%s", err.message);
+    return b;
+}
+
+static size_t count(const char *text, const char *what)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at += strlen(what)) n++;
+    return n;
+}
+
+/* ---- a checker of well-formed mark-up: tags nest, attributes are quoted, & begins an entity */
+
+static const char *skip_tag(const char *at, char *name, size_t size, bool *closing, bool *empty)
+{
+    size_t n = 0;
+    *closing = *at == '/';
+    if (*closing) at++;
+    while (*at && !strchr(" \n/>", *at) && n + 1 < size) name[n++] = *at++;
+    name[n] = '\0';
+    char quote = 0, last = 0;
+    for (; *at && (quote || *at != '>'); last = *at++) {
+        if (!quote && *at == '<') fail_msg("a tag inside a tag: %.40s", at);
+        if (quote && *at == quote) quote = 0;
+        else if (!quote && (*at == '"' || *at == '\'')) quote = *at;
+    }
+    *empty = last == '/' || strcmp(name, "meta") == 0 || name[0] == '!';
+    assert_int_equal(*at, '>');
+    return at + 1;
+}
+
+static void check_markup(const char *text)
+{
+    static char stack[64][32];
+    size_t depth = 0;
+    for (const char *at = text; *at;) {
+        char name[32];
+        bool closing, empty;
+        if (*at == '&') {
+            size_t n = strcspn(at, "; <");
+            if (at[n] != ';' || n > 8) fail_msg("no entity: %.20s", at);
+        }
+        if (*at != '<') {
+            at++;
+            continue;
+        }
+        at = skip_tag(at + 1, name, sizeof name, &closing, &empty);
+        if (closing) {
+            if (depth == 0 || strcmp(stack[depth - 1], name) != 0)
+                fail_msg("</%s> closes <%s>", name, depth ? stack[depth - 1] : "nothing");
+            depth--;
+        } else if (!empty) {
+            assert_true(depth < 64);
+            snprintf(stack[depth++], sizeof stack[0], "%.31s", name);
+        }
+    }
+    if (depth) fail_msg("<%s> is never closed", stack[depth - 1]);
+}
+
+/* ---- documents */
+
+static char *dump(json_t *doc)
+{
+    char *text = json_dumps(doc, JSON_COMPACT);
+    json_decref(doc);
+    assert_non_null(text);
+    return text;
+}
+
+static json_t *scan(int n_layer, int n_kv, int n_pair)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n_layer * n_kv * n_pair; i++)
+        json_array_append_new(list, json_real(i % 7 == 3 ? 0.0 : 1e-5 * (1 + i)));
+    return json_pack("{ss si si si si ss so}", "format", "zerope-scan", "n_layer", n_layer, "n_kv",
+                     n_kv, "n_pair", n_pair, "n_ctx", 1024, "model", "dir/some.gguf", "importance",
+                     list);
+}
+
+static json_t *plan(void)
+{
+    return json_pack("{ss si si si s[[iii][iii][iii]] s[[iii]]}", "format", "zerope-plan",
+                     "n_layer", 3, "n_kv", 2, "n_pair", 4, "closed_gates", 0, 0, 3, 1, 1, 2, 1, 1,
+                     2, "local_heads", 2, 1, 256);
+}
+
+static struct buffer svg_of(char *doc)
+{
+    zp_err err = { 0 };
+    char *path = path_of("map.svg");
+    if (zp_report_heatmap(doc, path, &err) != ZP_OK) fail_msg("%s", err.message);
+    free(doc);
+    struct buffer svg = read_back(path);
+    check_markup((const char *)svg.data);
+    unlink(path);
+    return svg;
+}
+
+/* ---- heat map */
+
+static void test_scan_has_a_named_cell_for_each_gate(void **state)
+{
+    (void)state;
+    struct buffer b = svg_of(dump(scan(3, 2, 4)));
+    const char *svg = (const char *)b.data;
+    assert_int_equal(count(svg, "<title>layer "), 24);
+    assert_int_equal(count(svg, "<title>layer 2, KV head 1, pair 3: 0.00024</title>"), 1);
+    assert_int_equal(count(svg, "closed or without effect"), 3); /* gates 3, 10 and 17 */
+    assert_int_equal(count(svg, ">some.gguf, 1024 tokens</text>"), 1);
+    assert_true(count(svg, ">1e-4</text>") == 1); /* a mark on the colour scale */
+    assert_true(strstr(svg, "RoPE pair") && strstr(svg, "layer (2 KV heads each)"));
+    buffer_free(&b);
+}
+
+static void test_plan_tells_closed_open_and_local_apart(void **state)
+{
+    (void)state;
+    struct buffer b = svg_of(dump(plan()));
+    const char *svg = (const char *)b.data;
+    assert_int_equal(count(svg, ": closed</title>"), 2); /* one was listed twice */
+    assert_int_equal(count(svg, ": open, local: reach 256</title>"), 4);
+    assert_int_equal(count(svg, ": open</title>"), 18);
+    assert_int_equal(count(svg, "2 of 24 gates closed (8.3 %), 1 local heads"), 3);
+    buffer_free(&b);
+}
+
+static void test_inspect_document_keeps_its_pair_count_elsewhere(void **state)
+{
+    (void)state;
+    json_t *doc = plan();
+    json_object_del(doc, "n_pair");
+    json_object_set_new(doc, "rope", json_pack("{si}", "n_pair", 4));
+    json_object_set_new(doc, "gates", json_pack("{si}", "total", 24));
+    struct buffer b = svg_of(dump(doc));
+    assert_int_equal(count((const char *)b.data, "<title>layer "), 24);
+    buffer_free(&b);
+}
+
+static void test_png_is_a_picture_of_twice_the_size(void **state)
+{
+    (void)state;
+    zp_err err = { 0 };
+    char *doc = dump(scan(30, 3, 32)), *path = path_of("map.png");
+    if (zp_report_heatmap(doc, path, &err) != ZP_OK) fail_msg("%s", err.message);
+    free(doc);
+    struct buffer b = read_back(path);
+    assert_true(b.size > 1000);
+    assert_memory_equal(b.data, "\x89PNG\r\n\x1a\n", 8);
+    uint32_t width = (uint32_t)b.data[18] << 8 | b.data[19];
+    uint32_t height = (uint32_t)b.data[22] << 8 | b.data[23];
+    assert_int_equal(width, 2 * (78 + 24 * 32 + 24));
+    assert_true(height > 2 * 900 && height < 2 * 1400);
+    buffer_free(&b);
+    unlink(path);
+}
+
+static void test_largest_shapes_are_drawn_and_larger_ones_refused(void **state)
+{
+    (void)state;
+    struct buffer b = svg_of(dump(scan(80, 8, 64)));
+    assert_int_equal(count((const char *)b.data, "<title>layer "), 80 * 8 * 64);
+    buffer_free(&b);
+    zp_err err = { 0 };
+    char *doc = dump(json_pack("{si si si s[]}", "n_layer", 16384, "n_kv", 16384, "n_pair", 512,
+                               "closed_gates"));
+    assert_int_equal(zp_report_heatmap(doc, path_of("x.svg"), &err), ZP_BAD_INPUT);
+    free(doc);
+}
+
+/* ---- hostile documents */
+
+static const char evil[] = "<script>alert('x')</script>\"&\x01 \xf0\x9f\x98\x80";
+
+static void test_texts_of_the_document_are_escaped(void **state)
+{
+    (void)state;
+    zp_err err = { 0 };
+    json_t *doc = scan(2, 1, 2);
+    json_object_set_new(doc, "model", json_string(evil));
+    struct buffer b = svg_of(dump(doc));
+    assert_null(strstr((const char *)b.data, "<script"));
+    buffer_free(&b);
+
+    doc = json_pack("{ss ss ss s[{ss ss ss ss s[s]}] so}", "status", evil, "model", evil, "base",
+                    evil, "checks", "name", evil, "value", evil, "status", evil, "how", evil,
+                    "interval", evil, "position", plan());
+    json_object_set_new(json_object_get(doc, "position"), "model", json_string(evil));
+    json_object_set_new(doc, evil, json_true());
+    char *text = dump(doc), *path = path_of("page.html");
+    if (zp_report_verify_html(text, path, &err) != ZP_OK) fail_msg("%s", err.message);
+    free(text);
+    b = read_back(path);
+    check_markup(strstr((const char *)b.data, "<html"));
+    assert_null(strstr((const char *)b.data, "<script"));
+    assert_null(strchr((const char *)b.data, 1));
+    assert_true(count((const char *)b.data, "&lt;script&gt;") >= 10);
+    buffer_free(&b);
+    unlink(path);
+}
+
+static void test_escape_covers_every_byte(void **state)
+{
+    (void)state;
+    char text[2] = { 0, 0 };
+    for (int i = 1; i < 0x80; i++) {
+        struct buffer b = buffer_with_max(MEM_META, 64);
+        text[0] = (char)i;
+        assert_int_equal(canvas_escape(&b, text, NULL), ZP_OK);
+        bool special = strchr("&<>\"'", i) != NULL;
+        bool foreign = i == 0x7f || (i < 0x20 && !strchr("\t\n\r", i));
+        assert_int_equal(b.data[0], special ? '&' : foreign ? 0xef : i);
+        assert_int_equal(b.size > 1, special || foreign);
+        buffer_free(&b);
+    }
+}
+
+static void refused(json_t *doc, const char *words)
+{
+    zp_err err = { 0 };
+    char *text = dump(doc), *path = path_of("refused.svg");
+    assert_int_equal(zp_report_heatmap(text, path, &err), ZP_BAD_INPUT);
+    if (!strstr(err.message, words)) fail_msg("'%s' lacks '%s'", err.message, words);
+    assert_false(os_exists(path));
+    free(text);
+}
+
+static void test_malformed_documents_are_refused_by_name(void **state)
+{
+    (void)state;
+    json_t *doc = scan(2, 2, 2);
+    json_array_remove(json_object_get(doc, "importance"), 0);
+    refused(doc, "importance has 7 values; expected 8");
+    doc = scan(2, 2, 2);
+    json_array_set_new(json_object_get(doc, "importance"), 3, json_string("1"));
+    refused(doc, "importance[3]");
+    doc = scan(2, 2, 2);
+    json_object_set_new(doc, "n_layer", json_integer(-1));
+    refused(doc, "n_layer");
+    doc = plan();
+    json_array_append_new(json_object_get(doc, "closed_gates"), json_pack("[iii]", 0, 2, 0));
+    refused(doc, "closed_gates[3] is [0, 2, 0]");
+    doc = plan();
+    json_array_append_new(json_object_get(doc, "local_heads"), json_pack("[ii]", 0, 0));
+    refused(doc, "local_heads[1]");
+    refused(json_pack("{si si si}", "n_layer", 1, "n_kv", 1, "n_pair", 1), "neither importance");
+    refused(json_array(), "n_layer is missing");
+}
+
+/* ---- page */
+
+static json_t *verify(void)
+{
+    return json_pack("{ss ss ss si s[{ss sf sf ss s[ff] ss}{ss so sn ss ss}] "
+                     "s[{si si sf sf}{si si sf sf}] so}",
+                     "status", "pass", "model", "m.gguf", "base", "b.gguf", "ctx", 1024, "checks",
+                     "name", "mean KL", "value", 0.0123456789, "limit", 0.02, "status", "pass",
+                     "interval", 0.01, 0.015, "how", "zerope ppl m.gguf", "name", "needle", "value",
+                     json_false(), "limit", "status", "n/a", "how", "zerope eval", "buckets",
+                     "from", 512, "to", 1024, "nll", 3.1, "nll_base", 3.09, "from", 1024, "to",
+                     2047, "nll", 3.05, "nll_base", 3.04, "position", plan());
+}
+
+static struct buffer page_of(json_t *doc)
+{
+    zp_err err = { 0 };
+    char *text = dump(doc), *path = path_of("page.html");
+    if (zp_report_verify_html(text, path, &err) != ZP_OK) fail_msg("%s", err.message);
+    free(text);
+    struct buffer b = read_back(path);
+    check_markup(strstr((const char *)b.data, "<html"));
+    unlink(path);
+    return b;
+}
+
+static void test_page_holds_checks_chart_and_map(void **state)
+{
+    (void)state;
+    struct buffer b = page_of(verify());
+    const char *html = (const char *)b.data;
+    assert_true(strstr(html, "1 of 2 checks passed, 0 failed, 1 without verdict") != NULL);
+    assert_true(strstr(html, "<td class=\"n\">0.012346 <span class=\"soft\">(0.01, 0.015)") != NULL);
+    assert_int_equal(count(html, "class=\"pass\""), 2); /* the whole and one check */
+    assert_true(strstr(html, "<span class=\"other\">n/a</span>") != NULL);
+    assert_int_equal(count(html, "<svg "), 2);
+    assert_int_equal(count(html, "<polyline"), 4); /* two lines and their keys */
+    assert_int_equal(count(html, "<title>layer "), 24);
+    assert_true(strstr(html, "prefers-color-scheme:dark") != NULL);
+    /* nothing is fetched and nothing runs */
+    assert_null(strstr(html, "<script"));
+    assert_null(strstr(html, "src="));
+    assert_null(strstr(html, "@import"));
+    assert_null(strstr(html, "href="));
+    buffer_free(&b);
+}
+
+static void test_page_leaves_out_what_the_document_lacks(void **state)
+{
+    (void)state;
+    json_t *doc = verify();
+    json_object_del(doc, "buckets");
+    json_object_del(doc, "position");
+    struct buffer b = page_of(doc);
+    assert_int_equal(count((const char *)b.data, "<svg "), 0);
+    buffer_free(&b);
+    doc = verify();
+    json_object_del(json_array_get(json_object_get(doc, "buckets"), 1), "nll_base");
+    b = page_of(doc);
+    assert_int_equal(count((const char *)b.data, "<polyline"), 2); /* no half a comparison */
+    buffer_free(&b);
+}
+
+static void page_refused(const char *text, const char *words)
+{
+    zp_err err = { 0 };
+    char *path = path_of("refused.html");
+    assert_int_equal(zp_report_verify_html(text, path, &err), ZP_BAD_INPUT);
+    if (!strstr(err.message, words)) fail_msg("'%s' lacks '%s'", err.message, words);
+    assert_false(os_exists(path));
+}
+
+static void test_malformed_verify_documents_are_refused(void **state)
+{
+    (void)state;
+    page_refused("{\"checks\": [", "line 1");
+    page_refused("{\"checks\": {}}", "no list of checks");
+    page_refused("{\"checks\": [1]}", "checks[0]");
+    page_refused("{\"checks\": [], \"buckets\": [{\"from\": 1, \"to\": 2}]}", "buckets[0]: nll");
+    page_refused("{\"checks\": [], \"position\": {\"n_layer\": 1}}", "n_kv is missing");
+}
+
+/* ---- files */
+
+static void test_unwritable_places_and_other_kinds_are_errors(void **state)
+{
+    (void)state;
+    zp_err err = { 0 };
+    char *doc = dump(plan()), *page = dump(verify());
+    assert_int_equal(zp_report_heatmap(doc, "/nonexistent/x.svg", &err), ZP_BAD_INPUT);
+    assert_true(strstr(err.message, "/nonexistent") != NULL);
+    err = (zp_err){ 0 };
+    assert_int_equal(zp_report_heatmap(doc, "/nonexistent/x.png", &err), ZP_BAD_INPUT);
+    err = (zp_err){ 0 };
+    assert_int_equal(zp_report_heatmap(doc, path_of("x.gif"), &err), ZP_USAGE);
+    err = (zp_err){ 0 };
+    assert_int_equal(zp_report_verify_html(page, "/nonexistent/x.html", &err), ZP_BAD_INPUT);
+    free(doc);
+    free(page);
+}
+
+static void test_a_full_disk_leaves_the_old_picture(void **state)
+{
+    (void)state;
+    char *doc = dump(plan()), *names[] = { "old.svg", "old.png" };
+    for (size_t i = 0; i < 2; i++) {
+        zp_err err = { 0 };
+        char *path = path_of(names[i]);
+        assert_int_equal(os_write_file(path, "old", 3, &err), ZP_OK);
+        os_fail_writes_after(100);
+        assert_int_equal(zp_report_heatmap(doc, path, &err), ZP_NO_SPACE);
+        os_fail_writes_after(UINT64_MAX);
+        struct buffer b = read_back(path);
+        assert_string_equal((const char *)b.data, "old");
+        buffer_free(&b);
+        unlink(path);
+    }
+    free(doc);
+}
+
+/* ---- */
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder); /* fails if anything was left */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scan_has_a_named_cell_for_each_gate),
+        cmocka_unit_test(test_plan_tells_closed_open_and_local_apart),
+        cmocka_unit_test(test_inspect_document_keeps_its_pair_count_elsewhere),
+        cmocka_unit_test(test_png_is_a_picture_of_twice_the_size),
+        cmocka_unit_test(test_largest_shapes_are_drawn_and_larger_ones_refused),
+        cmocka_unit_test(test_texts_of_the_document_are_escaped),
+        cmocka_unit_test(test_escape_covers_every_byte),
+        cmocka_unit_test(test_malformed_documents_are_refused_by_name),
+        cmocka_unit_test(test_page_holds_checks_chart_and_map),
+        cmocka_unit_test(test_page_leaves_out_what_the_document_lacks),
+        cmocka_unit_test(test_malformed_verify_documents_are_refused),
+        cmocka_unit_test(test_unwritable_places_and_other_kinds_are_errors),
+        cmocka_unit_test(test_a_full_disk_leaves_the_old_picture),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
