@@ -73,6 +73,7 @@ static void path(struct canvas *c, const double *points, size_t n, struct color 
     set_color(c, stroke);
     cairo_set_line_width(c->cairo, width);
     cairo_set_dash(c->cairo, dashes, dashed ? 2 : 0, 0);
+    cairo_new_path(c->cairo); /* a text leaves the pen where it ended */
     for (size_t i = 0; i < n; i++) cairo_line_to(c->cairo, points[2 * i], points[2 * i + 1]);
     cairo_stroke(c->cairo);
     cairo_set_dash(c->cairo, dashes, 0, 0);
