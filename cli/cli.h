@@ -173,6 +173,8 @@ zp_status cli_emit(struct cli *c, json_t *doc);
 zp_status cli_show(struct cli *c, char *document);
 zp_status cli_parse_document(struct cli *c, const char *document, json_t **out);
 json_t *cli_json_text(const char *text, size_t size); /* invalid UTF-8 becomes U+FFFD */
+/* Writes and flushes a piece of a stream; false: it failed, and cli_flush says why. */
+bool cli_write(const char *text, size_t size);
 zp_status cli_flush(struct cli *c); /* standard output reached its file, or a run error */
 /* Checks early that the folder of an output exists and can be written. */
 zp_status cli_check_output(struct cli *c, const char *path);
@@ -205,14 +207,18 @@ struct generation {
     zp_model *model;
     zp_engine *engine;
     zp_seq *seq;
+    zp_engine_options engine_options;
+    zp_seq_options seq_options;
     zp_generate_options options;
     bool stream;            /* text goes to standard output as it comes */
     bool ends_with_newline; /* what was shown so far */
     size_t n_prompt, n_reused, n_generated;
+    size_t n_steps;              /* tokens computed one by one: the last drawn token never is */
     double prefill_seconds, decode_seconds, load_seconds;
 };
-/* Opens model, engine and sequence as the options say. */
+/* Checks the options and opens the model; start opens engine and sequence for such a prompt. */
 zp_status generation_open(struct generation *g, struct cli *c);
+zp_status generation_start(struct generation *g, size_t n_prompt);
 void generation_close(struct generation *g);
 /* Continues the sequence; the totals in g grow. ZP_INTERRUPTED after Ctrl-C, with `out` filled. */
 zp_status generation_run(struct generation *g, const int32_t *prompt, size_t n, zp_generated *out);

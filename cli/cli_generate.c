@@ -12,34 +12,40 @@ static bool on_text(void *arg, const char *text, size_t size)
     struct generation *g = arg;
     if (g->stream && size > 0) {
         progress_clear();
-        fwrite(text, 1, size, stdout);
-        fflush(stdout);
+        cli_write(text, size);
         g->ends_with_newline = text[size - 1] == '\n';
     }
     return !interrupt_pending() && !ferror(stdout);
 }
 
+/* Positions for the sequence when --ctx-size is not given: 4096, more for a long prompt, never
+ * beyond what the model was made for. */
+static uint32_t default_context(const struct generation *g, size_t n_prompt)
+{
+    zp_model_info info;
+    zp_model_describe(g->model, &info);
+    size_t most = info.n_ctx_train > 0 ? info.n_ctx_train : 4096;
+    size_t wanted = n_prompt + (g->options.n_predict > 0 ? g->options.n_predict : 512);
+    wanted = wanted > 4096 ? wanted : 4096;
+    return (uint32_t)(wanted < most ? wanted : most);
+}
+
 static zp_status fill(struct generation *g)
 {
     struct cli *c = g->c;
-    zp_engine_options engine;
-    zp_seq_options seq = { 0 };
     const struct cli_value *stop = cli_value(c, "stop");
     int64_t n = cli_int(c, "n-predict");
     if (n == 0)
         return cli_usage(c, "--n-predict 0 generates nothing; give at least 1, or -1 for no limit");
-    CLI_TRY(cli_engine_options(c, &engine));
-    CLI_TRY(cli_mode(c, &seq.mode));
+    CLI_TRY(cli_engine_options(c, &g->engine_options));
+    CLI_TRY(cli_mode(c, &g->seq_options.mode));
     CLI_TRY(cli_sampler_options(c, &g->options.sampler));
     g->options.n_predict = n > 0 ? (uint32_t)n : 0;
     g->options.stop = (const char *const *)stop->texts;
     g->options.n_stop = stop->n;
     g->options.on_text = on_text;
     g->options.arg = g;
-    CLI_TRY(cli_open_model(c, &g->model));
-    CLI_TRY(zp_engine_open(&g->engine, g->model, &engine, &c->err));
-    CLI_TRY(zp_seq_open(&g->seq, g->engine, &seq, &c->err));
-    return ZP_OK;
+    return cli_open_model(c, &g->model);
 }
 
 zp_status generation_open(struct generation *g, struct cli *c)
@@ -51,6 +57,17 @@ zp_status generation_open(struct generation *g, struct cli *c)
     if (st != ZP_OK)
         generation_close(g);
     return st;
+}
+
+zp_status generation_start(struct generation *g, size_t n_prompt)
+{
+    double before = cli_now();
+    if (g->engine_options.n_ctx == 0)
+        g->engine_options.n_ctx = default_context(g, n_prompt);
+    CLI_TRY(zp_engine_open(&g->engine, g->model, &g->engine_options, &g->c->err));
+    CLI_TRY(zp_seq_open(&g->seq, g->engine, &g->seq_options, &g->c->err));
+    g->load_seconds += cli_now() - before;
+    return ZP_OK;
 }
 
 void generation_close(struct generation *g)
@@ -73,6 +90,7 @@ zp_status generation_run(struct generation *g, const int32_t *prompt, size_t n, 
         return st;
     g->n_prompt += out->n_prompt;
     g->n_generated += out->n_ids;
+    g->n_steps += zp_seq_length(g->seq) - out->n_reused - out->n_prompt;
     g->prefill_seconds += out->prefill_seconds;
     g->decode_seconds += out->decode_seconds;
     if (interrupt_pending() && strcmp(out->reason, "stopped") == 0)
@@ -94,12 +112,17 @@ static double rate(size_t n, double seconds)
 
 json_t *generation_timings(const struct generation *g)
 {
-    return json_pack("{s:f, s:I, s:I, s:f, s:f, s:I, s:f, s:f}", "load_seconds", g->load_seconds,
-                     "prefill_tokens", (json_int_t)g->n_prompt, "reused_tokens",
-                     (json_int_t)g->n_reused, "prefill_seconds", g->prefill_seconds, "prefill_tps",
-                     rate(g->n_prompt, g->prefill_seconds), "decode_tokens",
-                     (json_int_t)g->n_generated, "decode_seconds", g->decode_seconds, "decode_tps",
-                     rate(g->n_generated, g->decode_seconds));
+    json_t *doc = json_object();
+    json_object_set_new(doc, "load_seconds", json_real(g->load_seconds));
+    json_object_set_new(doc, "prefill_tokens", json_integer((json_int_t)g->n_prompt));
+    json_object_set_new(doc, "reused_tokens", json_integer((json_int_t)g->n_reused));
+    json_object_set_new(doc, "prefill_seconds", json_real(g->prefill_seconds));
+    json_object_set_new(doc, "prefill_tps", json_real(rate(g->n_prompt, g->prefill_seconds)));
+    json_object_set_new(doc, "decode_tokens", json_integer((json_int_t)g->n_generated));
+    json_object_set_new(doc, "decode_steps", json_integer((json_int_t)g->n_steps));
+    json_object_set_new(doc, "decode_seconds", json_real(g->decode_seconds));
+    json_object_set_new(doc, "decode_tps", json_real(rate(g->n_steps, g->decode_seconds)));
+    return doc;
 }
 
 void generation_print_timings(const struct generation *g, const char *reason)
@@ -111,7 +134,7 @@ void generation_print_timings(const struct generation *g, const char *reason)
     if (g->n_reused > 0)
         fprintf(stderr, " (%zu reused)", g->n_reused);
     fprintf(stderr, "; decode %zu tokens, %.1f t/s; load %.2f s", g->n_generated,
-            rate(g->n_generated, g->decode_seconds), g->load_seconds);
+            rate(g->n_steps, g->decode_seconds), g->load_seconds);
     if (g->options.sampler.temperature > 0)
         fprintf(stderr, "; seed %llu", (unsigned long long)g->options.sampler.seed);
     fprintf(stderr, reason != NULL ? "; ended by: %s\n" : "\n", reason);

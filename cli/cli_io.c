@@ -162,12 +162,23 @@ json_t *cli_json_text(const char *text, size_t size)
     return j;
 }
 
-zp_status cli_flush(struct cli *c)
+static int write_errno;  /* of the first failed write: stdio only keeps that there was one */
+
+bool cli_write(const char *text, size_t size)
 {
     errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout))
+    bool written = fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0;
+    if (!written && write_errno == 0)
+        write_errno = errno;
+    return written;
+}
+
+zp_status cli_flush(struct cli *c)
+{
+    cli_write("", 0);
+    if (ferror(stdout))
         return cli_fail(c, ZP_IO, "write error on standard output: %s",
-                        errno != 0 ? strerror(errno) : "the output ended early");
+                        write_errno != 0 ? strerror(write_errno) : "the output ended early");
     return ZP_OK;
 }
 

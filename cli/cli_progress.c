@@ -118,7 +118,8 @@ static bool on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
         snprintf(bar.what, sizeof bar.what, "%s", what);
         bar.started = now;
         bar.first = done;
-        bar.shown = terminal || c->verbose ? 0 : now;  /* --verbose: the first line at once */
+        /* A bar waits a moment, quick work shows none; --verbose has its first line at once. */
+        bar.shown = terminal ? now + 0.2 : c->verbose ? 0 : now;
     }
     if (!c->quiet && now - bar.shown >= (terminal ? 0.1 : 5.0)) {
         draw(now, done, total, terminal);

@@ -29,19 +29,16 @@ static void reset(struct chat *chat)
  * keys) begins anew. */
 static zp_status reuse(struct chat *chat, const int32_t *ids, size_t n, size_t *shared)
 {
-    struct cli *c = chat->g.c;
     size_t k = 0;
     while (k < chat->n_held && k + 1 < n && chat->held[k] == ids[k])
         k++;
     *shared = k;
     if (k == chat->n_held || zp_seq_truncate(chat->g.seq, (uint32_t)k, NULL) == ZP_OK)
         return ZP_OK;
-    zp_seq_options options = { 0 };
     *shared = 0;
-    CLI_TRY(cli_mode(c, &options.mode));
     zp_seq_close(chat->g.seq);
     chat->g.seq = NULL;
-    return zp_seq_open(&chat->g.seq, chat->g.engine, &options, &c->err);
+    return zp_seq_open(&chat->g.seq, chat->g.engine, &chat->g.seq_options, &chat->g.c->err);
 }
 
 /* Notes which ids the sequence holds now: the prompt's and those generated, as far as its length
@@ -155,8 +152,10 @@ zp_status cmd_chat(struct cli *c)
     CLI_TRY(generation_open(&chat.g, c));
     chat.messages = json_array();
     reset(&chat);
-    zp_status st = loop(&chat);
-    bool finished = st == ZP_OK || st == ZP_INTERRUPTED;
+    zp_status st = generation_start(&chat.g, 0);
+    if (st == ZP_OK)
+        st = loop(&chat);
+    bool finished = chat.g.seq != NULL && (st == ZP_OK || st == ZP_INTERRUPTED);
     if (finished && c->json)
         cli_emit(c, json_pack("{s:O, s:o}", "messages", chat.messages, "timings",
                               generation_timings(&chat.g)));

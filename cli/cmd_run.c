@@ -53,6 +53,8 @@ static zp_status generate(struct generation *g, const struct text *in)
             cli_fail(g->c, ZP_BAD_INPUT,
                      "the prompt is empty, and the model begins with no BOS token: give some text");
     if (st == ZP_OK)
+        st = generation_start(g, n);
+    if (st == ZP_OK)
         st = generation_run(g, ids, n, &out);
     zp_free(ids);
     bool finished = st == ZP_OK || (st == ZP_INTERRUPTED && out.reason != NULL);
