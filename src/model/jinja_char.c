@@ -3,9 +3,10 @@
  * give more than one character (Unicode SpecialCasing, unconditional rows). No state. */
 #include "model/jinja_char.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
-#include "base/compiler.h"
+#include "base/bytes.h"
 
 struct expansion {
     uint16_t cp, upper[3], title[3];
@@ -151,6 +152,12 @@ size_t jchar_count(const char *data, size_t size)
     size_t n = 0;
     for (size_t i = 0; i < size; i++) n += ((uint8_t)data[i] & 0xC0) != 0x80;
     return n;
+}
+
+void jchar_mend(char *text)
+{
+    size_t bad;
+    while (!utf8_is_valid(text, strlen(text), &bad)) text[bad] = '?';
 }
 
 bool jchar_is_space(uint32_t cp)

@@ -11,6 +11,8 @@
 size_t jchar_decode(const char *p, const char *end, uint32_t *cp);
 size_t jchar_encode(uint32_t cp, char out[4]);
 size_t jchar_count(const char *data, size_t size); /* characters of valid UTF-8 */
+/* Puts '?' for bytes that are no UTF-8: a message may quote a text cut inside a character. */
+void jchar_mend(char *text);
 
 bool jchar_is_space(uint32_t cp);     /* str.isspace */
 bool jchar_is_printable(uint32_t cp); /* str.isprintable */

@@ -104,6 +104,7 @@ zp_status jinja_syntax(const struct jinja_program *program, size_t at, zp_err *e
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    jchar_mend(text);
     uint32_t row, column;
     jinja_locate(program->source, program->size, at, &row, &column);
     return status_fail(err, ZP_BAD_FILE, file, line, "%s:%u:%u: %s", program->name, row, column,

@@ -24,6 +24,7 @@ zp_status jinja_fail(struct jinja *c, zp_status code, const char *file, int line
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    jchar_mend(text);
     uint32_t row, column;
     jinja_locate(c->program->source, c->program->size, c->at, &row, &column);
     return status_fail(c->err, code, file, line, "%s:%u:%u: %s", c->program->name, row, column,
