@@ -103,8 +103,7 @@ static inline zp_status open_vocab(struct tokenizer **t, const struct test_vocab
     return status;
 }
 
-/* A byte-level vocabulary: printable ASCII and the space as single bytes (ids 0..94), then words.
- * */
+/* A byte-level vocabulary begins with printable ASCII and the space, one byte each (ids 0..94). */
 #define BYTE_LEVEL_ASCII 95
 static inline size_t fill_ascii_tokens(struct test_token *tokens, char texts[][3])
 {

@@ -45,8 +45,8 @@ static size_t lead_size(uint8_t lead)
     return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-/* The second byte's range depends on the first: no overlong forms, surrogates, or beyond U+10FFFF.
- * */
+/* The second byte's range depends on the first: no overlong forms, no surrogates, no
+ * more than U+10FFFF. */
 static bool may_follow(uint8_t lead, size_t index, uint8_t byte)
 {
     uint8_t low = 0x80, high = 0xBF;

@@ -86,9 +86,8 @@ zp_status tokenizer_open(struct tokenizer **out, const struct gguf *g, const cha
     return tokenizer_open_json(out, g->tokenizer_json, g->tokenizer_config_json, err);
 }
 
-void tokenizer_close(struct tokenizer *t)
+void tokenizer_close_parts(struct tokenizer *t)
 {
-    if (t == NULL) return;
     vocab_free(&t->vocab);
     special_free(&t->raw);
     special_free(&t->normalized);
@@ -100,6 +99,12 @@ void tokenizer_close(struct tokenizer *t)
     spm_free(&t->spm);
     unigram_free(&t->unigram);
     mem_free(t->pre_name);
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (t == NULL) return;
+    tokenizer_close_parts(t);
     mem_free(t);
 }
 

@@ -37,4 +37,7 @@ zp_status tokenizer_set_bytes(struct tokenizer *t, enum token_bytes_rule rule, z
 /* Last step of an opener, all tokens and ids being known: ends of generation, special tokens. */
 zp_status tokenizer_finish(struct tokenizer *t, enum special_rule rule, zp_err *err);
 
+/* Frees what the parts own, half-built or not; *t itself is the caller's. */
+void tokenizer_close_parts(struct tokenizer *t);
+
 #endif

@@ -163,6 +163,34 @@ static void test_plain_text_never_gives_control_tokens(void **state)
     check_no_control_from_text(GEMMA3_FILE);
 }
 
+/* The same vocabulary under each pre-tokeniser we know. Facts: tests/data/tokenize_pre.json. */
+static void test_every_pre_tokeniser_equals_the_reference(void **state)
+{
+    (void)state;
+    struct gguf g;
+    zp_err err = { 0 };
+    const char *name;
+    json_t *lists, *root = json_load_file(ZP_TEST_DATA "/tokenize_pre.json", 0, NULL);
+    const json_t *texts = json_object_get(root, "texts");
+    assert_int_equal(json_object_size(json_object_get(root, "ids")), 21);
+    assert_int_equal(gguf_open(&g, test_model_path(SMOLLM2_FILE), &err), ZP_OK);
+    json_object_foreach(json_object_get(root, "ids"), name, lists)
+    {
+        struct tokenizer *t;
+        struct token_list ids = { 0 };
+        if (tokenizer_open_gguf(&t, &g, name, &err) != ZP_OK) fail_msg("%s", err.message);
+        for (size_t i = 0; i < json_array_size(texts); i++) {
+            const char *text = json_string_value(json_array_get(texts, i));
+            encode(t, text, strlen(text), 0, &ids);
+            expect_ids(text, name, json_array_get(lists, i), &ids);
+        }
+        token_list_free(&ids);
+        tokenizer_close(t);
+    }
+    gguf_close(&g);
+    json_decref(root);
+}
+
 static void test_roles_of_the_real_models(void **state)
 {
     (void)state;
@@ -200,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_smollm2_texts_come_back),
         cmocka_unit_test(test_gemma3_texts_come_back),
         cmocka_unit_test(test_plain_text_never_gives_control_tokens),
+        cmocka_unit_test(test_every_pre_tokeniser_equals_the_reference),
         cmocka_unit_test(test_roles_of_the_real_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_tokenizer_spm.c: SentencePiece BPE and unigram, spaces, byte fallback, the precompiled map.
- * */
+/* test_tokenizer_spm.c: SentencePiece BPE and unigram, spaces, byte fallback, precompiled
+ * map. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
