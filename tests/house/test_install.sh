@@ -14,11 +14,10 @@ for file in bin/zerope include/zerope/zerope.h include/zerope/status.h share/man
 done
 "$tree/bin/zerope" version
 bash -n "$tree/share/bash-completion/completions/zerope"
-head -1 "$tree/share/man/man1/zerope.1" | grep -q '^\.TH'
+grep -q '^\.TH ZEROPE 1' "$tree/share/man/man1/zerope.1"
 
 pc=$(dirname "$(find "$tree" -name zerope.pc)")
-# The prefix is the place of the .pc file: the tree may be anywhere.
-query() { PKG_CONFIG_PATH=$pc pkg-config --define-variable=prefix="$tree" "$@" zerope; }
+query() { PKG_CONFIG_PATH=$pc pkg-config "$@" zerope; }
 cat >"$tree/probe.c" <<'C'
 #include <stdio.h>
 #include <string.h>
@@ -35,11 +34,11 @@ int main(void)
     return status == ZP_OK || strstr(err.message, "/nowhere/at/all.gguf") == NULL;
 }
 C
-library=$(query --variable=libdir)
+library=$(realpath "$(query --variable=libdir)")
 "$compiler" -std=c17 -Wall -Wextra -Werror "$tree/probe.c" $(query --cflags) $(query --libs) \
   -o "$tree/shared"
 LD_LIBRARY_PATH=$library "$tree/shared"
-LD_LIBRARY_PATH=$library ldd "$tree/shared" | grep -q "$library/libzerope.so.0"
+LD_LIBRARY_PATH=$library ldd "$tree/shared" | grep "libzerope.so.0 => $tree"
 "$compiler" -std=c17 "$tree/probe.c" $(query --cflags) "$library/libzerope.a" \
   $(query --static --libs | sed 's/-lzerope//') -o "$tree/static"
 "$tree/static"
