@@ -191,21 +191,32 @@ static zp_status load_layer_vectors(struct weights *w, const struct gguf *g, con
 struct pack_all {
     struct packing *jobs;
     size_t n_jobs;
+    const struct gguf_tensor *embedding;      /* NULL when packed as the output matrix */
     uint8_t **scratch;                        /* one a thread */
     _Atomic(const struct gguf_tensor *) bad;  /* a tensor with a NaN or infinity */
 };
 
+/* W2: file rows [begin, end), whatever order they are packed in. */
+static void check_rows(struct pack_all *all, const struct gguf_tensor *t, size_t begin, size_t end)
+{
+    const struct quant_traits *traits = quant_traits_find(t->type);
+    size_t row_bytes = (size_t)gguf_tensor_row_bytes(t);
+    for (size_t r = begin; r < end; r++)
+        if (!quant_row_is_finite(traits, t->data + r * row_bytes, (size_t)t->ne[0])) atomic_store(&all->bad, t);
+}
+
 static void pack_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct pack_all *all = arg;
+    size_t begin, end;
+    if (all->embedding) {
+        pool_share((size_t)gguf_tensor_rows(all->embedding), 1, thread, n_threads, &begin, &end);
+        check_rows(all, all->embedding, begin, end);
+    }
     for (size_t i = 0; i < all->n_jobs; i++) {
         const struct packing *job = &all->jobs[i];
-        const struct quant_traits *traits = quant_traits_find(job->tensor->type);
-        size_t row_bytes = (size_t)gguf_tensor_row_bytes(job->tensor), begin, end;
         pool_share(job->mat->n_out, 16, thread, n_threads, &begin, &end);
-        for (size_t r = begin; r < end; r++) /* W2: all rows, whatever their order */
-            if (!quant_row_is_finite(traits, job->tensor->data + r * row_bytes, job->mat->n_in))
-                atomic_store(&all->bad, job->tensor);
+        check_rows(all, job->tensor, begin, end);
         if (begin < end)
             kern_mat_pack(job->mat, job->tensor->data, job->tensor->type, job->row_map, begin / 16, (end + 15) / 16,
                           all->scratch[thread]);
@@ -232,7 +243,7 @@ static zp_status map_rows(struct weights *w, const struct hparams *h, const stru
 
 static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, struct pool *pool, zp_err *err)
 {
-    struct pack_all all = {.jobs = jobs, .n_jobs = n_jobs};
+    struct pack_all all = {.jobs = jobs, .n_jobs = n_jobs, .embedding = w->tied ? NULL : w->embedding};
     uint32_t n = pool_threads(pool);
     size_t scratch = 64;
     for (size_t i = 0; i < n_jobs; i++) {
@@ -254,10 +265,30 @@ static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, st
     return status;
 }
 
+/* A tensor of a layer that no code here reads would make a silently different model. */
+static zp_status refuse_unknown(const struct gguf *g, zp_err *err)
+{
+    static const char *const known[] = {
+        "attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight", "ffn_gate.weight", "ffn_up.weight",
+        "ffn_down.weight", "attn_norm.weight", "ffn_norm.weight", "post_attention_norm.weight", "post_ffw_norm.weight",
+        "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias", "attn_q_norm.weight", "attn_k_norm.weight",
+        "attn_head_scale", "pos_alibi.slope", "pos_t5.weight", "pos_mlp.0.weight", "pos_mlp.0.bias", "pos_mlp.1.weight",
+        "pos_mlp.1.bias", "attn_rot_embd", "attn_rot_embd.weight", "rope_freqs.weight"};
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const char *name = g->tensors[i].name, *suffix = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
+        bool found = suffix == NULL;
+        for (size_t k = 0; !found && k < ZP_COUNT(known); k++) found = strcmp(suffix + 1, known[k]) == 0;
+        ZP_FAIL_IF(!found, err, ZP_UNSUPPORTED,
+                   "tensor %s is not one this program computes with; running without it would be another model", name);
+    }
+    return ZP_OK;
+}
+
 static zp_status fill(struct weights *w, const struct gguf *g, const struct hparams *h, const struct position *p,
                       bool exact, struct pool *pool, zp_err *err)
 {
     struct packing *jobs;
+    ZP_TRY(refuse_unknown(g, err));
     ZP_TRY(place(w, h, &jobs, err));
     ZP_TRY(plan_all(w, g, h, exact, jobs, &w->packed_bytes, err));
     ZP_TRY(load_vector(w, g, "output_norm.weight", h->d_model, true, &w->output_norm, err));
