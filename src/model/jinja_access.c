@@ -109,6 +109,7 @@ zp_status jinja_item(struct jinja *c, struct jv object, struct jv key, struct jv
         }
     }
     if (is_sequence(object) && jv_is_integer(key)) {
+        if (object.kind == J_STR) ZP_TRY(jinja_scan(c, object.u.s->size));
         int64_t n = sequence_length(object), i = jv_as_int(key);
         if (i < 0) i += n;
         if (i >= 0 && i < n) return sequence_at(c, object, i, out);
@@ -210,6 +211,7 @@ zp_status jinja_slice(struct jinja *c, struct jv object, const struct jv part[3]
     J_FAIL_IF(!is_sequence(object), c, "a value of type '%s' cannot be sliced",
               jv_type_name(object));
     struct jrange r = { 0 };
+    if (object.kind == J_STR) ZP_TRY(jinja_scan(c, object.u.s->size));
     ZP_TRY(slice_range(c, part, sequence_length(object), &r));
     if (object.kind == J_STR) return slice_text(c, object.u.s, &r, out);
     struct jlist *list;

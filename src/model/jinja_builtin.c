@@ -86,6 +86,7 @@ zp_status jinja_call_builtin(struct jinja *c, const struct jbuiltin *b, const ch
                              struct jv self, const struct jargs *args, struct jv *out)
 {
     struct jv slot[JBUILTIN_MAX_PARAMS] = { 0 }; /* kind 0 is J_MISSING */
+    if (self.kind == J_STR) ZP_TRY(jinja_scan(c, self.u.s->size));
     if (b->params != NULL) ZP_TRY(bind(c, b, what, args, slot));
     else if (args->n_pos < b->n_required)
         J_FAIL(c, "the %s '%s' needs at least %u arguments", what, b->name, b->n_required);

@@ -86,7 +86,7 @@ zp_status jv_contains(struct jinja *c, struct jv container, struct jv item, bool
         if (item.kind == J_UNDEFINED) return jv_fail_undefined(c, item);
         J_FAIL_IF(item.kind != J_STR, c, "'in <str>' needs a string on the left, found '%s'",
                   jv_type_name(item));
-        ZP_TRY(jinja_step(c, container.u.s->size / 64));
+        ZP_TRY(jinja_scan(c, container.u.s->size));
         *out = jstr_find(container.u.s, item.u.s, 0) != SIZE_MAX;
         return ZP_OK;
     }

@@ -161,8 +161,9 @@ static zp_status rsplit_text(struct jinja *c, const struct jstr *s, const struct
                              int64_t limit, struct jlist *list)
 {
     size_t end = s->size, hit;
-    for (int64_t n = 0; (limit < 0 || n < limit) && (hit = jstr_find_last(s, by, end)) != SIZE_MAX;
-         n++) {
+    for (int64_t n = 0; limit < 0 || n < limit; n++) {
+        ZP_TRY(jstr_find_last(c, s, by, end, &hit));
+        if (hit == SIZE_MAX) break;
         ZP_TRY(append_part(c, list, s, hit + by->size, end));
         end = hit;
     }
@@ -222,7 +223,8 @@ static zp_status partition(struct jinja *c, const struct jstr *s, struct jv sep,
     struct jlist *list;
     ZP_TRY(jarg_str(c, sep, "sep", &by));
     J_FAIL_IF(by->size == 0, c, "a text cannot be split by the empty text");
-    size_t hit = last ? jstr_find_last(s, by, s->size) : jstr_find(s, by, 0);
+    size_t hit = jstr_find(s, by, 0);
+    if (last) ZP_TRY(jstr_find_last(c, s, by, s->size, &hit));
     size_t cut[4] = { 0, hit, hit + by->size, s->size };
     if (hit == SIZE_MAX) cut[1] = cut[2] = last ? 0 : s->size;
     ZP_TRY(jlist_new(c, 3, &list));
@@ -273,9 +275,8 @@ static zp_status find(struct jinja *c, struct jv self, const struct jv *arg, boo
     bool empty;
     ZP_TRY(jarg_str(c, arg[0], "sub", &needle));
     ZP_TRY(narrow(c, self.u.s, arg[1], arg[2], &part, &at, &empty));
-    hit = empty  ? SIZE_MAX
-          : last ? jstr_find_last(part, needle, part->size)
-                 : jstr_find(part, needle, 0);
+    hit = empty ? SIZE_MAX : jstr_find(part, needle, 0);
+    if (last && !empty) ZP_TRY(jstr_find_last(c, part, needle, part->size, &hit));
     J_FAIL_IF(hit == SIZE_MAX && must, c, "index: the text is not there");
     *out = jv_int(hit == SIZE_MAX ? -1 : (int64_t)jchar_count(self.u.s->data, at + hit));
     return ZP_OK;
@@ -333,6 +334,7 @@ static zp_status affix(struct jinja *c, struct jv self, const struct jv *arg, bo
         const struct jstr *with = NULL;
         ZP_TRY(jarg_str(c, arg[0].kind == J_TUPLE ? arg[0].u.list->items[i] : arg[0],
                         "prefix or suffix", &with));
+        ZP_TRY(jinja_step(c, 1 + with->size / 256));
         if (empty || with->size > part->size) continue;
         found |= jstr_starts(part, end ? part->size - with->size : 0, with);
     }

@@ -184,13 +184,20 @@ size_t jstr_find(const struct jstr *s, const struct jstr *needle, size_t from)
     return hit == NULL ? SIZE_MAX : (size_t)(hit - s->data);
 }
 
-size_t jstr_find_last(const struct jstr *s, const struct jstr *needle, size_t end)
+/* The C library searches forwards only. Quadratic at worst, so it pays as it goes. */
+zp_status jstr_find_last(struct jinja *c, const struct jstr *s, const struct jstr *needle,
+                         size_t end, size_t *at)
 {
     if (end > s->size) end = s->size;
-    if (needle->size > end) return SIZE_MAX;
-    for (size_t at = end - needle->size + 1; at-- > 0;)
-        if (memcmp(s->data + at, needle->data, needle->size) == 0) return at;
-    return SIZE_MAX;
+    *at = SIZE_MAX;
+    if (needle->size > end) return ZP_OK;
+    for (size_t i = end - needle->size + 1, n = 0; i-- > 0; n++) {
+        if (n % 256 == 255) ZP_TRY(jinja_step(c, 1 + needle->size / 16));
+        if (memcmp(s->data + i, needle->data, needle->size) != 0) continue;
+        *at = i;
+        return ZP_OK;
+    }
+    return ZP_OK;
 }
 
 /* The count is not stored: constants of a template are shared by threads (V3). */
@@ -286,11 +293,13 @@ zp_status jstr_strip(struct jinja *c, const struct jstr *s, const struct jstr *c
     while ((side & STRIP_LEFT) && begin < end) {
         uint32_t cp = jstr_char_at(s, begin, &size);
         if (!strips(cp, s->data + begin, size, chars)) break;
+        if (chars != NULL) ZP_TRY(jinja_scan(c, chars->size));
         begin += size;
     }
     while ((side & STRIP_RIGHT) && begin < end) {
         uint32_t cp = jstr_char_before(s, end, &size);
         if (!strips(cp, s->data + end - size, size, chars)) break;
+        if (chars != NULL) ZP_TRY(jinja_scan(c, chars->size));
         end -= size;
     }
     return jstr_slice(c, s, begin, end - begin, out);

@@ -47,7 +47,8 @@ bool jstr_starts(const struct jstr *s, size_t at, const struct jstr *with);
 /* First byte offset of needle at or after `from`; last one that ends at or before `end`. SIZE_MAX
  * if absent. */
 size_t jstr_find(const struct jstr *s, const struct jstr *needle, size_t from);
-size_t jstr_find_last(const struct jstr *s, const struct jstr *needle, size_t end);
+zp_status jstr_find_last(struct jinja *c, const struct jstr *s, const struct jstr *needle,
+                         size_t end, size_t *at);
 size_t jstr_chars(const struct jstr *s); /* code points */
 size_t jstr_byte_of(const struct jstr *s,
                     size_t char_index); /* offset of a character; size at the end */

@@ -187,6 +187,7 @@ zp_status jv_equal(struct jinja *c, struct jv a, struct jv b, bool *out)
     }
     if (a.kind != b.kind) return ZP_OK;
     ZP_TRY(jinja_enter(c));
+    if (a.kind == J_STR) ZP_TRY(jinja_scan(c, a.u.s->size));
     if (a.kind == J_STR) *out = jstr_equal(a.u.s, b.u.s);
     else if (jv_is_listlike(a) && a.u.list == b.u.list) *out = true;
     else if (jv_is_listlike(a)) ZP_TRY(equal_lists(c, a.u.list, b.u.list, out));
@@ -228,6 +229,7 @@ zp_status jv_compare(struct jinja *c, struct jv a, struct jv b, int *out)
         return ZP_OK;
     }
     size_t n = a.u.s->size < b.u.s->size ? a.u.s->size : b.u.s->size;
+    ZP_TRY(jinja_scan(c, n));
     int order = memcmp(a.u.s->data, b.u.s->data, n); /* UTF-8 sorts as its code points do */
     *out = order != 0 ? order : (a.u.s->size > b.u.s->size) - (a.u.s->size < b.u.s->size);
     if (order != 0) *out = order > 0 ? 1 : -1;
@@ -238,7 +240,10 @@ static zp_status hash_value(struct jinja *c, struct jv v, uint64_t *out)
 {
     double f;
     switch ((enum jkind)v.kind) {
-    case J_STR: *out = hash_bytes(v.u.s->data, v.u.s->size, 1); return ZP_OK;
+    case J_STR:
+        ZP_TRY(jinja_scan(c, v.u.s->size));
+        *out = hash_bytes(v.u.s->data, v.u.s->size, 1);
+        return ZP_OK;
     case J_NONE: *out = 2; return ZP_OK;
     case J_BOOL:
     case J_INT:

@@ -169,6 +169,12 @@ zp_status jinja_take(struct jinja *c, size_t count, size_t size, void **out);
         (ptr) = j_new;                                                                             \
     } while (0)
 zp_status jinja_step(struct jinja *c, uint64_t n);
+/* Steps for looking through `bytes` of text: what allocates is bounded by memory, this bounds the
+ * rest. */
+ZP_INLINE zp_status jinja_scan(struct jinja *c, size_t bytes)
+{
+    return bytes < 256 ? ZP_OK : jinja_step(c, bytes / 256);
+}
 zp_status jinja_enter(struct jinja *c); /* depth + 1; pair with jinja_leave */
 ZP_INLINE void jinja_leave(struct jinja *c)
 {

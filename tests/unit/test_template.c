@@ -339,6 +339,29 @@ static void test_limits_end_what_would_not(void **state)
                         in, few, "levels deep");
 }
 
+/* What allocates nothing pays for the text it looks through. */
+static void test_looking_through_long_texts_costs_steps(void **state)
+{
+    (void)state;
+    static const char *const uses[] = { "b | length",   "b == c",         "'z' in b",  "b[199999]",
+                                        "b.count('z')", "b is upper",     "{b: 1}[b]", "b < c",
+                                        "b[5:7]",       "b.startswith(c)" };
+    const struct template_options few = { .max_steps = 20000 };
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
+        char source[200];
+        snprintf(source, sizeof source,
+                 "{%% set b = 'ab' * 90 * 100 %%}{%% set c = 'ab' * 90 * 100 %%}{%% for i in "
+                 "range(800) %%}"
+                 "{%% set n = %s %%}{%% endfor %%}",
+                 uses[i]);
+        assert_render_fails(source, "{}", few, "20000 steps");
+    }
+    assert_render_fails("{{ ('a' * 400 * 500).rfind('b' ~ 'a' * 400 * 250) }}", "{}", few,
+                        "20000 steps");
+    assert_render_fails("{{ ('a' * 400 * 500).strip('b' * 90 * 100 ~ 'a') }}", "{}", few,
+                        "20000 steps");
+}
+
 static void test_deep_input_is_refused(void **state)
 {
     (void)state;
@@ -499,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_errors_of_rendering_name_the_place),
         cmocka_unit_test(test_raise_exception_gives_the_templates_own_words),
         cmocka_unit_test(test_limits_end_what_would_not),
+        cmocka_unit_test(test_looking_through_long_texts_costs_steps),
         cmocka_unit_test(test_deep_input_is_refused),
         cmocka_unit_test(test_rendering_leaves_its_input_alone),
         cmocka_unit_test(test_reads_tells_which_variables_matter),
