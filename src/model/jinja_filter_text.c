@@ -463,7 +463,7 @@ static const struct jbuiltin text_rows[] = {
     { "abs", filter_abs, "", 0 },
     { "round", filter_round, "precision method", 0 },
     { "string", filter_string, "", 0 },
-    { "safe", filter_safe, "", 0 },
+    { "safe", filter_safe, "", 0 }, /* no Markup here: what is joined to it is not escaped */
     { "escape", filter_escape, "", 0 },
     { "e", filter_escape, "", 0 },
     { "forceescape", filter_escape, "", 0 },
