@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""file_map.py: the table of files in docs/ARCHITECTURE.md, from the first sentence of each file's head.
+"""file_map.py: the table of files in docs/ARCHITECTURE.md, from the first sentence of each head.
 
 Usage: tools/file_map.py [--check]
 Rewrites what stands between the two `file map` marks; --check only tells whether it is up to date
