@@ -122,6 +122,13 @@ json_t *generation_timings(const struct generation *g)
     json_object_set_new(doc, "decode_steps", json_integer((json_int_t)g->n_steps));
     json_object_set_new(doc, "decode_seconds", json_real(g->decode_seconds));
     json_object_set_new(doc, "decode_tps", json_real(rate(g->n_steps, g->decode_seconds)));
+    zp_engine_stats stats;
+    zp_engine_describe(g->engine, &stats);
+    double all = (double)(stats.position_done + stats.position_skipped);
+    json_object_set_new(doc, "position_done", json_integer((json_int_t)stats.position_done));
+    json_object_set_new(doc, "position_skipped", json_integer((json_int_t)stats.position_skipped));
+    json_object_set_new(doc, "position_skip_rate",
+                        json_real(all > 0 ? (double)stats.position_skipped / all : 1));
     return doc;
 }
 

@@ -24,7 +24,8 @@ log = open(sys.argv[1]).read()
 def get(pattern):
     m = re.search(pattern + r"\s*:\s*(-?[0-9.]+)", log)
     return float(m.group(1)) if m else sys.exit(f"not found in the log: {pattern}\n{log[-2000:]}")
-print(json.dumps({"model": sys.argv[2].rsplit("/", 1)[-1], "ctx": int(sys.argv[3]), "chunks": int(sys.argv[4]),
+print(json.dumps({"model": sys.argv[2].rsplit("/", 1)[-1], "ctx": int(sys.argv[3]),
+                  "chunks": int(sys.argv[4]),
     "kl_mean": get(r"Mean\s+KLD"), "kl_p99": get(r"99\.0%\s+KLD"), "kl_max": get(r"Maximum\s+KLD"),
     "top1_agree": get(r"Same top p"), "d_nll": get(r"Mean\s+ln\(PPL\(Q\)/PPL\(base\)\)")}))
 PY

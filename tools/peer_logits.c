@@ -1,6 +1,6 @@
 /* peer_logits.c: exact logits of a GGUF file by llama.cpp, for comparison with ours.
- * Owns: the settings that make that engine comparable: f32 KV cache, flash attention off, one batch,
- * CPU only. Built by check_export.py and peer_kl.sh against a llama.cpp build (C API, llama.h); not
+ * Owns: the settings that make that engine comparable: f32 KV cache, flash attention off, one
+ * batch, CPU only. Built by check_export.py and peer_kl.sh against a llama.cpp build (C API, llama.h); not
  * part of the project's build.
  *
  * Usage: peer_logits MODEL.gguf IDS.txt OUT.f32 [THREADS]

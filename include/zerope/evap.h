@@ -4,60 +4,64 @@
 
 #include <zerope/eval.h>
 
-/* Importance of every gate at window length n_ctx. text: a file or a folder of documents (a document is a file; a
- * single file is cut into parts); planning documents and held-out documents are split by name, and the split is stored.
- * SCAN.json is written atomically to `out`. */
+/* Importance of every gate at window length n_ctx. text: a file or a folder of documents (a
+ * document is a file; a single file is cut into parts); planning documents and held-out documents
+ * are split by name, and the split is stored. SCAN.json is written atomically to `out`. */
 typedef struct zp_scan_options {
-    uint32_t n_ctx;              /* default 2048 */
-    uint32_t n_windows_local;    /* default 8: windows for local errors */
-    uint32_t n_windows_kl;       /* default 2: windows for exact one-at-a-time KL */
-    uint32_t local_window;       /* 0: no local-head scan; else W: also ranks heads for becoming local */
+    uint32_t n_ctx;           /* default 2048 */
+    uint32_t n_windows_local; /* default 8: windows for local errors */
+    uint32_t n_windows_kl;    /* default 2: windows for exact one-at-a-time KL */
+    uint32_t local_window; /* 0: no local-head scan; else W: also ranks heads for becoming local */
     uint32_t n_threads;
     uint64_t seed;
     zp_progress progress;
 } zp_scan_options;
-ZP_API zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options *options, const char *out, zp_err *err);
+ZP_API zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options *options,
+                             const char *out, zp_err *err);
 
 typedef struct zp_plan_options {
-    double budget_kl;            /* mean KL(original || new) over positions >= n_ctx / 2, 95 % upper bound */
-    bool uniform, uniform_slow;  /* the same pair indices in all layers; only the slowest k pairs */
-    bool layers;                 /* prefers whole layers */
-    uint32_t local_window;       /* W > 0: heads may become local */
-    bool no_fold;                /* no mean-rotation fold into q */
-    const char *model, *text;    /* default: the paths stored in the scan */
+    double budget_kl; /* mean KL(original || new) over positions >= n_ctx / 2, 95 % upper bound */
+    bool uniform, uniform_slow; /* the same pair indices in all layers; only the slowest k pairs */
+    bool layers;                /* prefers whole layers */
+    uint32_t local_window;      /* W > 0: heads may become local */
+    bool no_fold;               /* no mean-rotation fold into q */
+    const char *model, *text;   /* default: the paths stored in the scan */
     uint32_t n_threads;
     zp_progress progress;
 } zp_plan_options;
-ZP_API zp_status zp_plan_run(const char *scan, const zp_plan_options *options, const char *out, zp_err *err);
+ZP_API zp_status zp_plan_run(const char *scan, const zp_plan_options *options, const char *out,
+                             zp_err *err);
 
-/* Scan, plan, snap and measured check in one; never exceeds the budget. out: GGUF of architecture zerope-<arch>.
- * JSON {ctx, budget_kl, closed, total, kl_mean, kl_hi, kl_last200, ppl_before, ppl_after, heads_none, heads_local,
- * layers_none, kv_bytes_per_token, file, ...}. scan_in / plan_in: reuse files of earlier runs (may be NULL). */
+/* Scan, plan, snap and measured check in one; never exceeds the budget. out: GGUF of architecture
+ * zerope-<arch>. JSON {ctx, budget_kl, closed, total, kl_mean, kl_hi, kl_last200, ppl_before,
+ * ppl_after, heads_none, heads_local, layers_none, kv_bytes_per_token, file, ...}. scan_in /
+ * plan_in: reuse files of earlier runs (may be NULL). */
 typedef struct zp_evaporate_options {
     zp_scan_options scan;
     zp_plan_options plan;
     const char *scan_in, *scan_out, *plan_in, *plan_out;
-    uint32_t n_windows_check;    /* default 32 held-out windows */
-    bool close_all;              /* closes everything regardless of the budget (for settling later); says so */
+    uint32_t n_windows_check; /* default 32 held-out windows */
+    bool close_all; /* closes everything regardless of the budget (for settling later); says so */
 } zp_evaporate_options;
-ZP_API zp_status zp_evaporate_run(const char *model, const char *text, const zp_evaporate_options *options, const char *out,
-                                  char **json, zp_err *err);
+ZP_API zp_status zp_evaporate_run(const char *model, const char *text,
+                                  const zp_evaporate_options *options, const char *out, char **json,
+                                  zp_err *err);
 
-/* The evidence: checks[{name, value, limit, status, how}], status pass|fail|inconclusive; written into `model` when
- * write_evidence. Returns ZP_VERIFY with the JSON filled when a check fails. */
+/* The evidence: checks[{name, value, limit, status, how}], status pass|fail|inconclusive; written
+ * into `model` when write_evidence. Returns ZP_VERIFY with the JSON filled when a check fails. */
 typedef struct zp_verify_options {
-    uint32_t n_ctx;              /* default: the length the file claims */
-    double budget_kl;            /* default: the file's recipe */
-    bool quick;                  /* fewer windows, says so */
+    uint32_t n_ctx;   /* default: the length the file claims */
+    double budget_kl; /* default: the file's recipe */
+    bool quick;       /* fewer windows, says so */
     bool write_evidence;
     uint32_t n_threads;
     zp_progress progress;
 } zp_verify_options;
-ZP_API zp_status zp_verify_run(const char *model, const char *base, const char *text, const zp_verify_options *options,
-                               char **json, zp_err *err);
+ZP_API zp_status zp_verify_run(const char *model, const char *base, const char *text,
+                               const zp_verify_options *options, char **json, zp_err *err);
 
 /* to: "stock-gguf", "hf", "gguf". JSON {files[], expected_engines[], context_length, notes[]}. */
-ZP_API zp_status zp_export_run(const char *model, const char *to, const char *out, const zp_progress *progress, char **json,
-                               zp_err *err);
+ZP_API zp_status zp_export_run(const char *model, const char *to, const char *out,
+                               const zp_progress *progress, char **json, zp_err *err);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include <zerope/status.h>
 
-/* Gate heat map (layer x KV head by pair) of a SCAN, PLAN or inspect document: path ends in .svg or .png. */
+/* Gate heat map (layer x KV head by pair) of a SCAN, PLAN or inspect document: path ends in .svg or
+ * .png. */
 zp_status zp_report_heatmap(const char *json, const char *path, zp_err *err);
 /* One self-contained HTML page of a verify document (pictures inline). */
 zp_status zp_report_verify_html(const char *json, const char *path, zp_err *err);

@@ -16,17 +16,17 @@
 
 /* X(name, value, process exit code, text): one list makes the enum, the names and the exit
  * codes. */
-#define ZP_STATUS_LIST(X)                                                       \
-    X(ZP_OK, 0, 0, "ok")                                                        \
-    X(ZP_RUN, -1, 1, "run error")                                               \
-    X(ZP_IO, -2, 1, "input/output error")                                       \
-    X(ZP_USAGE, -3, 2, "usage error")                                           \
-    X(ZP_BAD_FILE, -4, 3, "invalid model file")                                 \
-    X(ZP_BAD_INPUT, -5, 3, "invalid input")                                     \
-    X(ZP_UNSUPPORTED, -6, 3, "unsupported")                                     \
-    X(ZP_NO_MEMORY, -7, 4, "not enough memory")                                 \
-    X(ZP_NO_SPACE, -8, 4, "not enough disk space")                              \
-    X(ZP_VERIFY, -9, 5, "verification failed")                                  \
+#define ZP_STATUS_LIST(X)                                                                          \
+    X(ZP_OK, 0, 0, "ok")                                                                           \
+    X(ZP_RUN, -1, 1, "run error")                                                                  \
+    X(ZP_IO, -2, 1, "input/output error")                                                          \
+    X(ZP_USAGE, -3, 2, "usage error")                                                              \
+    X(ZP_BAD_FILE, -4, 3, "invalid model file")                                                    \
+    X(ZP_BAD_INPUT, -5, 3, "invalid input")                                                        \
+    X(ZP_UNSUPPORTED, -6, 3, "unsupported")                                                        \
+    X(ZP_NO_MEMORY, -7, 4, "not enough memory")                                                    \
+    X(ZP_NO_SPACE, -8, 4, "not enough disk space")                                                 \
+    X(ZP_VERIFY, -9, 5, "verification failed")                                                     \
     X(ZP_INTERRUPTED, -10, 130, "interrupted")
 
 typedef enum zp_status {
@@ -36,8 +36,8 @@ typedef enum zp_status {
 } zp_status;
 
 typedef struct zp_err {
-    zp_status code;    /* ZP_OK while nothing failed */
-    const char *file;  /* source file of the first failure, static string */
+    zp_status code;   /* ZP_OK while nothing failed */
+    const char *file; /* source file of the first failure, static string */
     int line;
     char message[512]; /* UTF-8: what was found, what was expected, a hint */
 } zp_err;

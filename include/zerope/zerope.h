@@ -1,15 +1,19 @@
 /* zerope.h: models, engines, sequences, sampling: the narrow public interface of libzerope.
  *
- *   zp_model    immutable: metadata, tokenizer, template, position table, mapped tensors; shared by threads and engines
- *   zp_engine   a model placed for execution: packed weights, worker pool, KV pages of a fixed byte budget
+ *   zp_model    immutable: metadata, tokenizer, template, position table, mapped tensors; shared by
+ *   threads and engines
+ *   zp_engine   a model placed for execution: packed weights, worker pool, KV pages of a fixed byte
+ *   budget
  *   zp_seq      one token sequence of an engine: page table, length, position mode
- *   zp_item     a row group of a ragged batch: tokens to append to one sequence and the logits wanted
+ *   zp_item     a row group of a ragged batch: tokens to append to one sequence and the logits
+ *   wanted
  *
- * Option structs are zero-initialised; 0 means the default. Every fallible call returns a zp_status and fills the
- * caller's zp_err (may be NULL). The library never prints, exits, or reads the environment. Calls on one engine (and on
- * its sequences) must not overlap; models and tokenizer calls are free to. Strings returned as char * are released with
- * zp_free. Same bits: the logits of a sequence depend only on its tokens, the model file, the kernel level, the exact
- * flag, the KV type and the position mode. */
+ * Option structs are zero-initialised; 0 means the default. Every fallible call returns a zp_status
+ * and fills the caller's zp_err (may be NULL). The library never prints, exits, or reads the
+ * environment. Calls on one engine (and on its sequences) must not overlap; models and tokenizer
+ * calls are free to. Strings returned as char * are released with zp_free. Same bits: the logits of
+ * a sequence depend only on its tokens, the model file, the kernel level, the exact flag, the KV
+ * type and the position mode. */
 #ifndef ZEROPE_ZEROPE_H
 #define ZEROPE_ZEROPE_H
 
@@ -29,8 +33,8 @@ typedef struct zp_engine zp_engine;
 typedef struct zp_seq zp_seq;
 typedef struct zp_sampler zp_sampler;
 
-/* Progress of a long call: done of total units of `what`. Return false to stop it: the call then fails with
- * ZP_INTERRUPTED and keeps nothing half-done. */
+/* Progress of a long call: done of total units of `what`. Return false to stop it: the call then
+ * fails with ZP_INTERRUPTED and keeps nothing half-done. */
 typedef struct zp_progress {
     bool (*fn)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *arg;
@@ -38,95 +42,118 @@ typedef struct zp_progress {
 
 /* Bytes from the library (NUL-terminated text where the call says so). */
 ZP_API void zp_free(void *p);
-/* Warnings and notes of the library: level 0 error .. 3 debug. NULL turns them off (the default). */
-ZP_API void zp_log_set(void (*sink)(void *arg, int level, const char *text), void *arg, int max_level);
+/* Warnings and notes of the library: level 0 error .. 3 debug. NULL turns them off (the
+ * default). */
+ZP_API void zp_log_set(void (*sink)(void *arg, int level, const char *text), void *arg,
+                       int max_level);
 ZP_API const char *zp_version(void);
 /* JSON document: version, compiler, libraries, kernel levels built, optional features present. */
 ZP_API zp_status zp_features_json(char **json, zp_err *err);
-/* JSON document: processor, features, chosen kernels, memory, measured read bandwidth, kernel self-test result.
- * quick: no measurements longer than about a second. */
+/* JSON document: processor, features, chosen kernels, memory, measured read bandwidth, kernel
+ * self-test result. quick: no measurements longer than about a second. */
 ZP_API zp_status zp_doctor_json(char **json, uint32_t n_threads, bool quick, zp_err *err);
 
-/* ---- model ----------------------------------------------------------------------------------------------------- */
+/* ---- model ----------------------------------------------------------------------------------- */
 typedef struct zp_model_options {
-    const char *pre;            /* overrides tokenizer.ggml.pre */
-    const char *chat_template;  /* template text that replaces the file's; not a path */
+    const char *pre;           /* overrides tokenizer.ggml.pre */
+    const char *chat_template; /* template text that replaces the file's; not a path */
 } zp_model_options;
 
 /* path: a GGUF file (first shard of a split one) or a Hugging Face folder. */
-ZP_API zp_status zp_model_open(zp_model **out, const char *path, const zp_model_options *options, zp_err *err);
+ZP_API zp_status zp_model_open(zp_model **out, const char *path, const zp_model_options *options,
+                               zp_err *err);
 ZP_API void zp_model_close(zp_model *m);
 
 typedef struct zp_model_info {
-    const char *arch, *name;    /* owned by the model */
-    const char *sha256;         /* hex of the tensor table and metadata (not of all weight bytes) */
+    const char *arch, *name; /* owned by the model */
+    const char *sha256;      /* hex of the tensor table and metadata (not of all weight bytes) */
     uint64_t file_bytes, n_params;
     uint32_t n_layer, n_head, n_kv, d_head, d_model, d_ff, n_vocab;
-    uint32_t n_ctx_train, n_ctx_validated;     /* validated: longest length with evidence, 0 = none in the file */
-    uint32_t gates_total, gates_closed;        /* layer x KV head x pair (biases: layer x head) */
+    uint32_t n_ctx_train,
+        n_ctx_validated; /* validated: longest length with evidence, 0 = none in the file */
+    uint32_t gates_total, gates_closed; /* layer x KV head x pair (biases: layer x head) */
     uint32_t layers_none, heads_none, heads_local;
     bool has_template, has_tokenizer;
 } zp_model_info;
 ZP_API void zp_model_describe(const zp_model *m, zp_model_info *out);
 
-/* JSON document of `inspect`: metadata, per-layer position table, tokenizer, memory plan for n_ctx and n_seq;
- * tensors: also every tensor. */
-ZP_API zp_status zp_inspect_json(const zp_model *m, uint32_t n_ctx, uint32_t n_seq, bool tensors, char **json, zp_err *err);
+/* JSON document of `inspect`: metadata, per-layer position table, tokenizer, memory plan for n_ctx
+ * and n_seq; tensors: also every tensor. */
+ZP_API zp_status zp_inspect_json(const zp_model *m, uint32_t n_ctx, uint32_t n_seq, bool tensors,
+                                 char **json, zp_err *err);
 
-/* ---- text and tokens --------------------------------------------------------------------------------------------- */
-enum { ZP_TOKENS_BOS = 1, ZP_TOKENS_SPECIAL = 2 }; /* add BOS where the model wants it; parse special tokens in text */
+/* ---- text and tokens ------------------------------------------------------------------------- */
+enum {
+    ZP_TOKENS_BOS = 1,
+    ZP_TOKENS_SPECIAL = 2
+}; /* add BOS where the model wants it; parse special tokens in text */
 /* ids: caller frees with zp_free; count 0 is fine. Invalid UTF-8 fails with the byte offset. */
-ZP_API zp_status zp_tokenize(const zp_model *m, const char *text, size_t size, int flags, int32_t **ids, size_t *n,
-                             zp_err *err);
-/* Text of ids: NUL-terminated, may hold invalid UTF-8 where ids cut a scalar. special: show special tokens. */
-ZP_API zp_status zp_detokenize(const zp_model *m, const int32_t *ids, size_t n, bool special, char **text, size_t *size,
-                               zp_err *err);
-ZP_API bool zp_token_ends(const zp_model *m, int32_t id);  /* end of generation */
+ZP_API zp_status zp_tokenize(const zp_model *m, const char *text, size_t size, int flags,
+                             int32_t **ids, size_t *n, zp_err *err);
+/* Text of ids: NUL-terminated, may hold invalid UTF-8 where ids cut a scalar. special: show special
+ * tokens. */
+ZP_API zp_status zp_detokenize(const zp_model *m, const int32_t *ids, size_t n, bool special,
+                               char **text, size_t *size, zp_err *err);
+ZP_API bool zp_token_ends(const zp_model *m, int32_t id); /* end of generation */
 ZP_API bool zp_model_wants_bos(const zp_model *m);
-/* Renders the chat template. input_json: {messages, tools?, add_generation_prompt?, ...} or a bare message array.
- * bos, eos: NULL = the model's. text and ids may be NULL; ids never take special tokens from user content. */
-typedef struct zp_template_options { const char *bos, *eos; bool no_generation_prompt; } zp_template_options;
-ZP_API zp_status zp_template_render(const zp_model *m, const char *input_json, const zp_template_options *options,
-                                    char **text, int32_t **ids, size_t *n_ids, zp_err *err);
+/* Renders the chat template. input_json: {messages, tools?, add_generation_prompt?, ...} or a bare
+ * message array. bos, eos: NULL = the model's. text and ids may be NULL; ids never take special
+ * tokens from user content. */
+typedef struct zp_template_options {
+    const char *bos, *eos;
+    bool no_generation_prompt;
+} zp_template_options;
+ZP_API zp_status zp_template_render(const zp_model *m, const char *input_json,
+                                    const zp_template_options *options, char **text, int32_t **ids,
+                                    size_t *n_ids, zp_err *err);
 /* The same without a model (template text given). */
 ZP_API zp_status zp_template_render_text(const char *template_text, const char *input_json,
-                                         const zp_template_options *options, char **text, zp_err *err);
+                                         const zp_template_options *options, char **text,
+                                         zp_err *err);
 
-/* ---- engine ------------------------------------------------------------------------------------------------------ */
+/* ---- engine ---------------------------------------------------------------------------------- */
 typedef enum zp_kv_type { ZP_KV_DEFAULT, ZP_KV_F32, ZP_KV_BF16 } zp_kv_type;
 typedef enum zp_level { ZP_LEVEL_BEST, ZP_LEVEL_REF, ZP_LEVEL_AVX2, ZP_LEVEL_AVX512 } zp_level;
-/* Position mode of a sequence: as in the file; skip everywhere; skip where the stored plan says; by length. */
+/* Position mode of a sequence: as in the file; skip everywhere; skip where the stored plan says; by
+ * length. */
 typedef enum zp_mode { ZP_MODE_FULL, ZP_MODE_ZERO, ZP_MODE_HALF, ZP_MODE_AUTO } zp_mode;
 
 typedef struct zp_engine_options {
-    uint32_t n_ctx;         /* positions each sequence may hold; default min(model's length, 4096) */
-    uint32_t n_seq;         /* sequences at a time the KV budget must hold; default 1 */
-    uint32_t n_threads;     /* default: processors available */
-    uint32_t micro_batch;   /* tokens computed together; default 512 */
-    uint64_t kv_bytes;      /* KV budget; default: what n_ctx and n_seq need */
-    zp_kv_type kv_type;     /* default bf16, with exact f32 */
-    zp_level level;         /* default: best of this processor */
-    bool exact;             /* de-quantised f32 weights, f32 activations and KV */
+    uint32_t n_ctx;       /* positions each sequence may hold; default min(model's length, 4096) */
+    uint32_t n_seq;       /* sequences at a time the KV budget must hold; default 1 */
+    uint32_t n_threads;   /* default: processors available */
+    uint32_t micro_batch; /* tokens computed together; default 512 */
+    uint64_t kv_bytes;    /* KV budget; default: what n_ctx and n_seq need */
+    zp_kv_type kv_type;   /* default bf16, with exact f32 */
+    zp_level level;       /* default: best of this processor */
+    bool exact;           /* de-quantised f32 weights, f32 activations and KV */
     bool allow_unverified_mode;
-    bool identity_rotation; /* tests: closed pairs rotate by angle 0 instead of being skipped (I2: same bits) */
+    bool
+        /* tests: closed pairs rotate by angle 0 instead of being skipped (I2: same bits) */
+        identity_rotation;
     bool pin_threads;
 } zp_engine_options;
 
-ZP_API zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_options *options, zp_err *err);
+ZP_API zp_status zp_engine_open(zp_engine **out, const zp_model *m,
+                                const zp_engine_options *options, zp_err *err);
 ZP_API void zp_engine_close(zp_engine *e);
 
 typedef struct zp_engine_stats {
-    uint64_t weights_bytes, kv_bytes, scratch_bytes, position_bytes;  /* planned = counted */
-    uint64_t kv_bytes_per_token;      /* at n_ctx, all heads */
-    uint64_t tokens;                  /* computed so far */
-    uint64_t position_done, position_skipped;  /* layer x KV head x pair x token */
+    uint64_t weights_bytes, kv_bytes, scratch_bytes, position_bytes; /* planned = counted */
+    uint64_t kv_bytes_per_token;                                     /* at n_ctx, all heads */
+    uint64_t tokens;                                                 /* computed so far */
+    uint64_t position_done, position_skipped; /* layer x KV head x pair x token */
     uint32_t n_threads, n_ctx, micro_batch;
     const char *level;
 } zp_engine_stats;
 ZP_API void zp_engine_describe(const zp_engine *e, zp_engine_stats *out);
 
-typedef struct zp_seq_options { zp_mode mode; uint64_t position_offset; /* tests: index of the first token */ } zp_seq_options;
-ZP_API zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options, zp_err *err);
+typedef struct zp_seq_options {
+    zp_mode mode;
+    uint64_t position_offset; /* tests: index of the first token */
+} zp_seq_options;
+ZP_API zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options,
+                             zp_err *err);
 ZP_API void zp_seq_close(zp_seq *s);
 ZP_API uint32_t zp_seq_length(const zp_seq *s);
 /* A new sequence that shares the first n tokens (pages shared, copied on write). */
@@ -134,55 +161,72 @@ ZP_API zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *
 ZP_API zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err);
 
 typedef enum zp_want { ZP_WANT_NONE, ZP_WANT_LAST, ZP_WANT_ALL } zp_want;
-typedef struct zp_item { zp_seq *seq; const int32_t *ids; size_t n; zp_want want; } zp_item;
-/* Appends every item's tokens and computes them. Logit rows come in item order, token order: rows (n_rows, n_vocab),
- * written to `logits`, room for rows_room rows (fails before work if too small). On failure no sequence has changed
- * its length (an interrupted run over sliding windows may leave it longer). progress may be NULL. */
-ZP_API zp_status zp_engine_run(zp_engine *e, const zp_item *items, size_t n_items, float *logits, size_t rows_room,
-                               const zp_progress *progress, zp_err *err);
+typedef struct zp_item {
+    zp_seq *seq;
+    const int32_t *ids;
+    size_t n;
+    zp_want want;
+} zp_item;
+/* Appends every item's tokens and computes them. Logit rows come in item order, token order: rows
+ * (n_rows, n_vocab), written to `logits`, room for rows_room rows (fails before work if too small).
+ * On failure no sequence has changed its length (an interrupted run over sliding windows may leave
+ * it longer). progress may be NULL. */
+ZP_API zp_status zp_engine_run(zp_engine *e, const zp_item *items, size_t n_items, float *logits,
+                               size_t rows_room, const zp_progress *progress, zp_err *err);
 
-/* ---- sampling ---------------------------------------------------------------------------------------------------- */
-typedef struct zp_bias { int32_t id; float value; } zp_bias;
+/* ---- sampling -------------------------------------------------------------------------------- */
+typedef struct zp_bias {
+    int32_t id;
+    float value;
+} zp_bias;
 typedef struct zp_sampler_options {
-    float temperature;        /* 0 = greedy (the default) */
-    uint32_t top_k;           /* 0 = all */
-    float top_p, min_p;       /* 0 = off */
-    float repeat_penalty, frequency_penalty, presence_penalty;  /* 0 = off */
-    uint32_t penalty_last_n;  /* default 64 */
-    uint64_t seed;            /* draw i is a function of (seed, i) */
-    const zp_bias *bias; size_t n_bias;
+    float temperature;                                         /* 0 = greedy (the default) */
+    uint32_t top_k;                                            /* 0 = all */
+    float top_p, min_p;                                        /* 0 = off */
+    float repeat_penalty, frequency_penalty, presence_penalty; /* 0 = off */
+    uint32_t penalty_last_n;                                   /* default 64 */
+    uint64_t seed; /* draw i is a function of (seed, i) */
+    const zp_bias *bias;
+    size_t n_bias;
 } zp_sampler_options;
-ZP_API zp_status zp_sampler_open(zp_sampler **out, const zp_model *m, const zp_sampler_options *options, zp_err *err);
+ZP_API zp_status zp_sampler_open(zp_sampler **out, const zp_model *m,
+                                 const zp_sampler_options *options, zp_err *err);
 ZP_API void zp_sampler_close(zp_sampler *s);
-/* history: the sequence's ids so far (for penalties); index: number of the draw. Non-finite logits fail. */
-ZP_API zp_status zp_sampler_draw(zp_sampler *s, const float *logits, const int32_t *history, size_t n_history,
-                                 uint64_t index, int32_t *id, zp_err *err);
+/* history: the sequence's ids so far (for penalties); index: number of the draw. Non-finite logits
+ * fail. */
+ZP_API zp_status zp_sampler_draw(zp_sampler *s, const float *logits, const int32_t *history,
+                                 size_t n_history, uint64_t index, int32_t *id, zp_err *err);
 
-/* Streamed generation: on_text gets complete UTF-8 pieces; stop strings are held back and never shown. Returning false
- * ends the generation (reason "stopped"). */
+/* Streamed generation: on_text gets complete UTF-8 pieces; stop strings are held back and never
+ * shown. Returning false ends the generation (reason "stopped"). */
 typedef struct zp_generate_options {
-    uint32_t n_predict;             /* default: until the context ends */
+    uint32_t n_predict; /* default: until the context ends */
     zp_sampler_options sampler;
-    const char *const *stop; size_t n_stop;
-    bool ignore_end;                /* go on after an end token */
-    const int32_t *history; size_t n_history; /* ids that seq holds already, for penalties; may be NULL */
-    zp_progress progress;           /* of the prompt; stopped there: ZP_INTERRUPTED */
+    const char *const *stop;
+    size_t n_stop;
+    bool ignore_end; /* go on after an end token */
+    const int32_t *history;
+    size_t n_history;     /* ids that seq holds already, for penalties; may be NULL */
+    zp_progress progress; /* of the prompt; stopped there: ZP_INTERRUPTED */
     bool (*on_text)(void *arg, const char *text, size_t size);
     void *arg;
 } zp_generate_options;
 typedef struct zp_generated {
-    int32_t *ids; size_t n_ids;     /* released with zp_free */
-    char *text;                     /* likewise */
-    const char *reason;             /* "stop" "length" "end" "stopped" */
+    int32_t *ids;
+    size_t n_ids;       /* released with zp_free */
+    char *text;         /* likewise */
+    const char *reason; /* "stop" "length" "end" "stopped" */
     double prefill_seconds, decode_seconds;
     size_t n_prompt, n_reused;
 } zp_generated;
-/* prompt ids are appended to seq, then drawn tokens. Prompt longer than the context: ZP_BAD_INPUT with both numbers. */
+/* prompt ids are appended to seq, then drawn tokens. Prompt longer than the context: ZP_BAD_INPUT
+ * with both numbers. */
 ZP_API zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, size_t n_prompt,
                              const zp_generate_options *options, zp_generated *out, zp_err *err);
 
-/* Re-quantises a model file; type: "Q4_K", "Q8_0", ... JSON report: {"types":{...},"bytes_before","bytes_after",...}. */
-ZP_API zp_status zp_quantize(const char *in, const char *out, const char *type, const zp_progress *progress, char **json,
-                             zp_err *err);
+/* Re-quantises a model file; type: "Q4_K", "Q8_0", ... JSON report:
+ * {"types":{...},"bytes_before","bytes_after",...}. */
+ZP_API zp_status zp_quantize(const char *in, const char *out, const char *type,
+                             const zp_progress *progress, char **json, zp_err *err);
 
 #endif

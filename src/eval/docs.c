@@ -1,6 +1,7 @@
 /* docs.c: documents and windows.
  * Owns: text and ids of documents. Does not know: engines, scores.
- * D1 a document is wholly in the planning or wholly in the held-out part.  D2 same path, same windows. */
+ * D1 a document is wholly in the planning or wholly in the held-out part.  D2 same path, same
+ *    windows. */
 #include "eval/docs.h"
 
 #include <stdio.h>
@@ -21,7 +22,8 @@ static zp_status read_document(struct docs *d, const char *path, zp_err *err)
     return ZP_OK;
 }
 
-static zp_status add_doc(struct docs *d, const char *name, const char *text, size_t size, zp_err *err)
+static zp_status add_doc(struct docs *d, const char *name, const char *text, size_t size,
+                         zp_err *err)
 {
     struct doc *doc = &d->docs[d->n];
     doc->name = arena_strndup(&d->arena, name, strlen(name));
@@ -42,11 +44,13 @@ static zp_status open_folder(struct docs *d, const char *path, zp_err *err)
     d->docs = arena_array(&d->arena, n + 1, sizeof *d->docs);
     d->files = arena_array(&d->arena, n + 1, sizeof *d->files);
     zp_status status = d->docs && d->files ? ZP_OK
-        : status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for %zu documents", n);
+                                           : status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                                                         "not enough memory for %zu documents", n);
     for (size_t i = 0; i < n && status == ZP_OK; i++) {
         status = read_document(d, names[i], err);
         const struct buffer *b = &d->files[d->n_files - 1];
-        if (status == ZP_OK && b->size) status = add_doc(d, names[i], (const char *)b->data, b->size, err);
+        if (status == ZP_OK && b->size)
+            status = add_doc(d, names[i], (const char *)b->data, b->size, err);
     }
     os_list_free(names, n);
     ZP_TRY(status);
@@ -99,7 +103,7 @@ static zp_status tokenise(struct doc *doc, const struct zp_model *m, zp_err *err
 {
     if (doc->tokenised) return ZP_OK;
     const struct tokenizer *t;
-    struct token_list list = {0};
+    struct token_list list = { 0 };
     ZP_TRY(model_tokenizer(m, &t, err));
     ZP_TRY(tokenizer_encode(t, doc->text, doc->size, 0, &list, err));
     doc->ids = list.ids;
@@ -114,8 +118,8 @@ static int32_t first_id(const struct zp_model *m)
     return info && info->add_bos ? info->bos : TOKEN_NONE;
 }
 
-static zp_status add_window(struct windows *w, const int32_t *ids, uint32_t n_ctx, int32_t bos, uint32_t doc,
-                            zp_err *err)
+static zp_status add_window(struct windows *w, const int32_t *ids, uint32_t n_ctx, int32_t bos,
+                            uint32_t doc, zp_err *err)
 {
     struct window *win = &w->at[w->n];
     win->ids = mem_array(MEM_EVAP, n_ctx, sizeof *win->ids);
@@ -135,8 +139,9 @@ static bool in_part(const struct doc *doc, enum docs_part part)
 }
 
 /* Round r takes window r of every document of the part that is long enough. */
-static zp_status collect(struct docs *d, const struct zp_model *m, enum docs_part part, uint32_t n_ctx, size_t n_windows,
-                         size_t skip, struct windows *out, zp_err *err)
+static zp_status collect(struct docs *d, const struct zp_model *m, enum docs_part part,
+                         uint32_t n_ctx, size_t n_windows, size_t skip, struct windows *out,
+                         zp_err *err)
 {
     int32_t bos = first_id(m);
     size_t step = n_ctx - (bos != TOKEN_NONE), seen = 0;
@@ -155,42 +160,48 @@ static zp_status collect(struct docs *d, const struct zp_model *m, enum docs_par
     return ZP_OK;
 }
 
-zp_status docs_windows(struct docs *d, const struct zp_model *m, enum docs_part part, uint32_t n_ctx, size_t n_windows,
-                       size_t skip, size_t least, struct windows *out, zp_err *err)
+zp_status docs_windows(struct docs *d, const struct zp_model *m, enum docs_part part,
+                       uint32_t n_ctx, size_t n_windows, size_t skip, size_t least,
+                       struct windows *out, zp_err *err)
 {
-    static const char *const names[] = {"", "planning ", "held-out "};
+    static const char *const names[] = { "", "planning ", "held-out " };
     memset(out, 0, sizeof *out);
     ZP_FAIL_IF(n_ctx < 16, err, ZP_BAD_INPUT, "windows of %u tokens; at least 16", n_ctx);
     ZP_ALLOC(out->at, MEM_EVAP, n_windows + 1, err, "the window list");
     zp_status status = collect(d, m, part, n_ctx, n_windows, skip, out, err);
     if (status == ZP_OK && out->n < least)
         status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__,
-                             "the text gives %zu %swindows of %u tokens; at least %zu are needed: give more or longer "
-                             "documents, or a smaller -c", out->n, names[part], n_ctx, least);
+                             "the text gives %zu %swindows of %u tokens; at least %zu are needed: "
+                             "give more or longer "
+                             "documents, or a smaller -c",
+                             out->n, names[part], n_ctx, least);
     if (status != ZP_OK) windows_free(out);
     return status;
 }
 
-zp_status docs_contiguous(struct docs *d, const struct zp_model *m, uint32_t n_ctx, size_t n_windows,
-                          struct windows *out, zp_err *err)
+zp_status docs_contiguous(struct docs *d, const struct zp_model *m, uint32_t n_ctx,
+                          size_t n_windows, struct windows *out, zp_err *err)
 {
     const struct tokenizer *t;
-    struct token_list list = {0};
+    struct token_list list = { 0 };
     memset(out, 0, sizeof *out);
     ZP_TRY(model_tokenizer(m, &t, err));
     zp_status status = ZP_OK;
     for (size_t i = 0; i < d->n_files && status == ZP_OK; i++)
-        status = tokenizer_encode(t, (const char *)d->files[i].data, d->files[i].size, i ? 0 : TOKENIZE_AUTO, &list, err);
+        status = tokenizer_encode(t, (const char *)d->files[i].data, d->files[i].size,
+                                  i ? 0 : TOKENIZE_AUTO, &list, err);
     size_t have = list.count / n_ctx, n = n_windows && n_windows < have ? n_windows : have;
     int32_t bos = first_id(m);
     if (status == ZP_OK && n == 0)
-        status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "the text has %zu tokens; one window needs %u",
-                             list.count, n_ctx);
+        status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__,
+                             "the text has %zu tokens; one window needs %u", list.count, n_ctx);
     if (status == ZP_OK && !(out->at = mem_array(MEM_EVAP, n, sizeof *out->at)))
-        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for the window list");
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                             "not enough memory for the window list");
     for (size_t i = 0; i < n && status == ZP_OK; i++) {
         status = add_window(out, list.ids + i * n_ctx, n_ctx, TOKEN_NONE, 0, err);
-        if (status == ZP_OK && bos != TOKEN_NONE) out->at[i].ids[0] = bos; /* in place of its first token */
+        if (status == ZP_OK && bos != TOKEN_NONE)
+            out->at[i].ids[0] = bos; /* in place of its first token */
     }
     token_list_free(&list);
     if (status != ZP_OK) windows_free(out);

@@ -8,39 +8,49 @@
 enum docs_part { DOCS_ALL, DOCS_PLAN, DOCS_HELD };
 
 struct doc {
-    char *name;            /* path, or "path part 3" of a single file */
-    const char *text;      /* UTF-8, inside the set's memory */
+    char *name;       /* path, or "path part 3" of a single file */
+    const char *text; /* UTF-8, inside the set's memory */
     size_t size;
     bool held;
-    int32_t *ids;          /* tokenised on first use */
+    int32_t *ids; /* tokenised on first use */
     size_t n_ids;
     bool tokenised;
 };
 
 struct docs {
-    struct doc *docs;      /* folder: sorted by name */
+    struct doc *docs; /* folder: sorted by name */
     size_t n;
-    bool single_file;      /* one file was given: its parts stand in for documents */
-    struct buffer *files;  /* (n_files) */
+    bool single_file;     /* one file was given: its parts stand in for documents */
+    struct buffer *files; /* (n_files) */
     size_t n_files;
     struct arena arena;
 };
 
 /* A window: n ids of one document, BOS first where the model wants one. */
-struct window { int32_t *ids; uint32_t n; uint32_t doc; };
-struct windows { struct window *at; size_t n; };
+struct window {
+    int32_t *ids;
+    uint32_t n;
+    uint32_t doc;
+};
+struct windows {
+    struct window *at;
+    size_t n;
+};
 
-/* path: a folder (each file a document) or one file (cut into 24 parts at line ends). Not UTF-8: error that names it. */
+/* path: a folder (each file a document) or one file (cut into 24 parts at line ends). Not UTF-8:
+ * error that names it. */
 zp_status docs_open(struct docs *d, const char *path, zp_err *err);
 void docs_close(struct docs *d);
 
-/* Up to n_windows of n_ctx ids, in turn from as many documents as there are, deterministic. `skip` windows of the same
- * order are passed over first. Fewer than `least` is an error that says how much text is missing. */
-zp_status docs_windows(struct docs *d, const struct zp_model *m, enum docs_part part, uint32_t n_ctx, size_t n_windows,
-                       size_t skip, size_t least, struct windows *out, zp_err *err);
+/* Up to n_windows of n_ctx ids, in turn from as many documents as there are, deterministic. `skip`
+ * windows of the same order are passed over first. Fewer than `least` is an error that says how
+ * much text is missing. */
+zp_status docs_windows(struct docs *d, const struct zp_model *m, enum docs_part part,
+                       uint32_t n_ctx, size_t n_windows, size_t skip, size_t least,
+                       struct windows *out, zp_err *err);
 /* Consecutive windows of all text joined, no overlap (as other perplexity tools cut them). */
-zp_status docs_contiguous(struct docs *d, const struct zp_model *m, uint32_t n_ctx, size_t n_windows,
-                          struct windows *out, zp_err *err);
+zp_status docs_contiguous(struct docs *d, const struct zp_model *m, uint32_t n_ctx,
+                          size_t n_windows, struct windows *out, zp_err *err);
 void windows_free(struct windows *w);
 
 #endif

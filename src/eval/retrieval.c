@@ -1,6 +1,7 @@
 /* retrieval.c: passkey and multi-key prompts.
  * Owns: wordings, placing of keys. Does not know: gates.
- * R1 wordings for ranking and for tests are disjoint.  R2 a case is a function of (documents, seed, index). */
+ * R1 wordings for ranking and for tests are disjoint.  R2 a case is a function of (documents, seed,
+ *    index). */
 #include "eval/retrieval.h"
 
 #include <math.h>
@@ -11,32 +12,44 @@
 
 enum { ANSWER_DIGITS = 5, MULTI_KEYS = 4 };
 
-struct wording { const char *key, *question; };  /* %s name (multi-key only), %s digits; question: %s name */
+struct wording {
+    const char *key, *question;
+}; /* %s name (multi-key only), %s digits; question: %s name */
 
 static const struct wording passkey[2][3] = {
-    {{"\nThe secret number is %s. Keep it in mind.\n", "\nAs stated above, the secret number is "},
-     {"\nNote: the door code is %s. Do not lose it.\n", "\nFrom the note above, the door code is "},
-     {"\nPlease memorise this: access number %s.\n", "\nThe number to memorise was: access number "}},
-    {{"\nThe pass key is %s. Remember it. %s is the pass key.\n", "\nWhat is the pass key? The pass key is "},
-     {"\nThe magic number is %s. Remember it. %s is the magic number.\n",
-      "\nWhat is the magic number? The magic number is "},
-     {"\nThe vault opens with %s. Remember it. The vault opens with %s.\n",
-      "\nHow does one open the vault? The vault opens with "}}};
+    { { "\nThe secret number is %s. Keep it in mind.\n",
+        "\nAs stated above, the secret number is " },
+      { "\nNote: the door code is %s. Do not lose it.\n",
+        "\nFrom the note above, the door code is " },
+      { "\nPlease memorise this: access number %s.\n",
+        "\nThe number to memorise was: access number " } },
+    { { "\nThe pass key is %s. Remember it. %s is the pass key.\n",
+        "\nWhat is the pass key? The pass key is " },
+      { "\nThe magic number is %s. Remember it. %s is the magic number.\n",
+        "\nWhat is the magic number? The magic number is " },
+      { "\nThe vault opens with %s. Remember it. The vault opens with %s.\n",
+        "\nHow does one open the vault? The vault opens with " } }
+};
 static const struct wording multikey[2][2] = {
-    {{"\nThe code of %s is %s.\n", "\nAs stated above, the code of %s is "},
-     {"\nRoom of %s: %s.\n", "\nLook up above. Room of %s: "}},
-    {{"\nThe special number for %s is: %s.\n", "\nThe special number for %s mentioned in the text is: "},
-     {"\nThe phone number of %s is %s.\n", "\nWhat is the phone number of %s? The phone number of %s is "}}};
+    { { "\nThe code of %s is %s.\n", "\nAs stated above, the code of %s is " },
+      { "\nRoom of %s: %s.\n", "\nLook up above. Room of %s: " } },
+    { { "\nThe special number for %s is: %s.\n",
+        "\nThe special number for %s mentioned in the text is: " },
+      { "\nThe phone number of %s is %s.\n",
+        "\nWhat is the phone number of %s? The phone number of %s is " } }
+};
 static const char *const names[2][8] = {
-    {"Anna", "Boris", "Clara", "Daniel", "Esther", "Felix", "Greta", "Hugo"},
-    {"Maria", "Peter", "Susan", "Thomas", "Laura", "Simon", "Alice", "Robert"}};
+    { "Anna", "Boris", "Clara", "Daniel", "Esther", "Felix", "Greta", "Hugo" },
+    { "Maria", "Peter", "Susan", "Thomas", "Laura", "Simon", "Alice", "Robert" }
+};
 
 const char *retrieval_kind_name(enum retrieval_kind kind)
 {
     return kind == RETRIEVAL_PASSKEY ? "passkey" : "multikey";
 }
 
-static zp_status encode(const struct zp_model *m, const char *text, struct token_list *out, zp_err *err)
+static zp_status encode(const struct zp_model *m, const char *text, struct token_list *out,
+                        zp_err *err)
 {
     const struct tokenizer *t;
     ZP_TRY(model_tokenizer(m, &t, err));
@@ -44,7 +57,10 @@ static zp_status encode(const struct zp_model *m, const char *text, struct token
 }
 
 /* Tokens of the statements (in order of place), of the question and of the answer. */
-struct parts { struct token_list key[MULTI_KEYS], question, answer; uint32_t n_keys; };
+struct parts {
+    struct token_list key[MULTI_KEYS], question, answer;
+    uint32_t n_keys;
+};
 
 static void parts_free(struct parts *p)
 {
@@ -58,8 +74,8 @@ static void draw_digits(struct rng *r, char out[ANSWER_DIGITS + 1])
     snprintf(out, ANSWER_DIGITS + 1, "%05u", 10000 + (unsigned)rng_below(r, 90000));
 }
 
-static zp_status passkey_parts(struct parts *p, const struct zp_model *m, enum retrieval_wording wording, struct rng *r,
-                               zp_err *err)
+static zp_status passkey_parts(struct parts *p, const struct zp_model *m,
+                               enum retrieval_wording wording, struct rng *r, zp_err *err)
 {
     const struct wording *w = &passkey[wording][rng_below(r, 3)];
     char digits[ANSWER_DIGITS + 1], text[200];
@@ -71,8 +87,8 @@ static zp_status passkey_parts(struct parts *p, const struct zp_model *m, enum r
     return encode(m, digits, &p->answer, err);
 }
 
-static zp_status multikey_parts(struct parts *p, const struct zp_model *m, enum retrieval_wording wording, struct rng *r,
-                                zp_err *err)
+static zp_status multikey_parts(struct parts *p, const struct zp_model *m,
+                                enum retrieval_wording wording, struct rng *r, zp_err *err)
 {
     const struct wording *w = &multikey[wording][rng_below(r, 2)];
     uint32_t first = (uint32_t)rng_below(r, 8), asked = (uint32_t)rng_below(r, MULTI_KEYS);
@@ -91,14 +107,15 @@ static zp_status multikey_parts(struct parts *p, const struct zp_model *m, enum 
     return ZP_OK;
 }
 
-/* text[0..a) key[0] text[a..b) key[1] ... question answer: n_ctx ids, keys at rising places in the first 60 %. */
-static zp_status assemble(struct retrieval_case *c, const struct window *text, const struct parts *p, uint32_t n_ctx,
-                          struct rng *r, zp_err *err)
+/* text[0..a) key[0] text[a..b) key[1] ... question answer: n_ctx ids, keys at rising places in the
+ * first 60 %. */
+static zp_status assemble(struct retrieval_case *c, const struct window *text,
+                          const struct parts *p, uint32_t n_ctx, struct rng *r, zp_err *err)
 {
     size_t keys = 0, tail = p->question.count + p->answer.count;
     for (uint32_t i = 0; i < p->n_keys; i++) keys += p->key[i].count;
-    ZP_FAIL_IF(keys + tail + 32 > n_ctx, err, ZP_BAD_INPUT, "a retrieval prompt of %zu tokens does not fit into %u",
-               keys + tail + 32, n_ctx);
+    ZP_FAIL_IF(keys + tail + 32 > n_ctx, err, ZP_BAD_INPUT,
+               "a retrieval prompt of %zu tokens does not fit into %u", keys + tail + 32, n_ctx);
     ZP_ALLOC(c->ids, MEM_EVAP, n_ctx, err, "a retrieval prompt");
     size_t filler = n_ctx - keys - tail, used = 0, at = 0, share = filler * 6 / 10 / p->n_keys;
     for (uint32_t i = 0; i < p->n_keys; i++) {
@@ -118,11 +135,12 @@ static zp_status assemble(struct retrieval_case *c, const struct window *text, c
     return ZP_OK;
 }
 
-static zp_status make_case(struct retrieval_case *c, const struct zp_model *m, const struct window *text,
-                           enum retrieval_kind kind, enum retrieval_wording wording, uint32_t n_ctx, struct rng *r,
+static zp_status make_case(struct retrieval_case *c, const struct zp_model *m,
+                           const struct window *text, enum retrieval_kind kind,
+                           enum retrieval_wording wording, uint32_t n_ctx, struct rng *r,
                            zp_err *err)
 {
-    struct parts p = {0};
+    struct parts p = { 0 };
     zp_status status = kind == RETRIEVAL_PASSKEY ? passkey_parts(&p, m, wording, r, err)
                                                  : multikey_parts(&p, m, wording, r, err);
     if (status == ZP_OK) status = assemble(c, text, &p, n_ctx, r, err);
@@ -130,8 +148,9 @@ static zp_status make_case(struct retrieval_case *c, const struct zp_model *m, c
     return status;
 }
 
-zp_status retrieval_make(struct retrieval *r, struct docs *d, const struct zp_model *m, enum docs_part part,
-                         enum retrieval_kind kind, enum retrieval_wording wording, uint32_t n_ctx, size_t n, uint64_t seed,
+zp_status retrieval_make(struct retrieval *r, struct docs *d, const struct zp_model *m,
+                         enum docs_part part, enum retrieval_kind kind,
+                         enum retrieval_wording wording, uint32_t n_ctx, size_t n, uint64_t seed,
                          zp_err *err)
 {
     struct windows text;
@@ -139,7 +158,8 @@ zp_status retrieval_make(struct retrieval *r, struct docs *d, const struct zp_mo
     ZP_TRY(docs_windows(d, m, part, n_ctx, n, 0, 1, &text, err));
     zp_status status = ZP_OK;
     if (!(r->cases = mem_zalloc(MEM_EVAP, n * sizeof *r->cases)))
-        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for %zu prompts", n);
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                             "not enough memory for %zu prompts", n);
     for (size_t i = 0; i < n && status == ZP_OK; i++) {
         struct rng draw = rng_stream(seed, (uint64_t)kind * 1000003 + i);
         status = make_case(&r->cases[i], m, &text.at[i % text.n], kind, wording, n_ctx, &draw, err);
@@ -157,8 +177,8 @@ void retrieval_free(struct retrieval *r)
     memset(r, 0, sizeof *r);
 }
 
-zp_status retrieval_score(struct zp_engine *e, const struct retrieval_case *c, const float *x, double *nll, bool *right,
-                          zp_err *err)
+zp_status retrieval_score(struct zp_engine *e, const struct retrieval_case *c, const float *x,
+                          double *nll, bool *right, zp_err *err)
 {
     size_t n_vocab = e->model->h.n_vocab, d = e->model->h.d_model;
     float *logits;

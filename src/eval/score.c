@@ -1,6 +1,7 @@
 /* score.c: comparison of next-token distributions, position by position.
  * Owns: sums and their intervals. Does not know: gates, files.
- * S1 both sides' logits are computed by their own engines in the same way; KL(base || candidate) in nats.
+ * S1 both sides' logits are computed by their own engines in the same way; KL(base || candidate) in
+ *    nats.
  * S2 rows are scored in chunks: memory does not grow with window or vocabulary beyond ROWS rows. */
 #include "eval/score.h"
 
@@ -12,36 +13,39 @@
 
 enum { ROWS = 64, BOOTSTRAP = 2000 };
 
-zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin, const float *x_in, float *x_out,
-                       zp_err *err)
+zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin,
+                       const float *x_in, float *x_out, zp_err *err)
 {
     zp_seq *seq;
-    zp_seq_options options = {.mode = ZP_MODE_FULL};
+    zp_seq_options options = { .mode = ZP_MODE_FULL };
     ZP_TRY(zp_seq_open(&seq, e, &options, err));
-    zp_item item = {seq, w->ids, w->n, ZP_WANT_NONE};
-    struct engine_job job = {.items = &item, .n_items = 1, .layer_begin = layer_begin, .x_in = x_in, .x_out = x_out};
+    zp_item item = { seq, w->ids, w->n, ZP_WANT_NONE };
+    struct engine_job job = {
+        .items = &item, .n_items = 1, .layer_begin = layer_begin, .x_in = x_in, .x_out = x_out
+    };
     zp_status status = engine_run(e, &job, err);
     zp_seq_close(seq);
     return status;
 }
 
-static zp_status hidden_fill(struct hidden *h, struct zp_engine *e, const struct windows *w, const zp_progress *progress,
-                             zp_err *err)
+static zp_status hidden_fill(struct hidden *h, struct zp_engine *e, const struct windows *w,
+                             const zp_progress *progress, zp_err *err)
 {
     size_t row = (size_t)h->n_ctx * h->d_model;
     ZP_ALLOC(h->x, MEM_EVAP, w->n * row, err, "hidden states of the windows");
     for (uint32_t i = 0; i < w->n; i++) {
         ZP_TRY(score_hidden(e, &w->at[i], 0, NULL, h->x + i * row, err));
-        ZP_FAIL_IF(progress && progress->fn && !progress->fn(progress->arg, "original windows", i + 1, w->n), err,
-                   ZP_INTERRUPTED, "interrupted");
+        ZP_FAIL_IF(progress && progress->fn &&
+                       !progress->fn(progress->arg, "original windows", i + 1, w->n),
+                   err, ZP_INTERRUPTED, "interrupted");
     }
     return ZP_OK;
 }
 
-zp_status hidden_run(struct hidden *h, struct zp_engine *e, const struct windows *w, const zp_progress *progress,
-                     zp_err *err)
+zp_status hidden_run(struct hidden *h, struct zp_engine *e, const struct windows *w,
+                     const zp_progress *progress, zp_err *err)
 {
-    *h = (struct hidden){NULL, (uint32_t)w->n, w->n ? w->at[0].n : 0, e->model->h.d_model};
+    *h = (struct hidden){ NULL, (uint32_t)w->n, w->n ? w->at[0].n : 0, e->model->h.d_model };
     zp_status status = hidden_fill(h, e, w, progress, err);
     if (status != ZP_OK) hidden_free(h);
     return status;
@@ -53,10 +57,11 @@ void hidden_free(struct hidden *h)
     h->x = NULL;
 }
 
-static zp_status score_fill(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct score_range range, zp_err *err)
+static zp_status score_fill(struct score *s, uint32_t n_windows, uint32_t n_ctx,
+                            struct score_range range, zp_err *err)
 {
     s->n_windows = n_windows;
-    struct score_mean **all[] = {&s->nll, &s->nll_base, &s->kl, &s->top1, &s->kl_last};
+    struct score_mean **all[] = { &s->nll, &s->nll_base, &s->kl, &s->top1, &s->kl_last };
     for (size_t i = 0; i < ZP_COUNT(all); i++) {
         ZP_ALLOC(*all[i], MEM_EVAP, n_windows, err, "scores");
         memset(*all[i], 0, n_windows * sizeof **all[i]);
@@ -65,7 +70,8 @@ static zp_status score_fill(struct score *s, uint32_t n_windows, uint32_t n_ctx,
     return ZP_OK;
 }
 
-zp_status score_open(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct score_range range, zp_err *err)
+zp_status score_open(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct score_range range,
+                     zp_err *err)
 {
     memset(s, 0, sizeof *s);
     zp_status status = score_fill(s, n_windows, n_ctx, range, err);
@@ -75,19 +81,20 @@ zp_status score_open(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct
 
 void score_free(struct score *s)
 {
-    mem_free(s->nll), mem_free(s->nll_base), mem_free(s->kl), mem_free(s->top1), mem_free(s->kl_last);
+    mem_free(s->nll), mem_free(s->nll_base), mem_free(s->kl), mem_free(s->top1),
+        mem_free(s->kl_last);
     mem_free(s->kl_values);
     memset(s, 0, sizeof *s);
 }
 
-/* ---- rows in chunks ----------------------------------------------------------------------------------------------- */
+/* ---- rows in chunks -------------------------------------------------------------------------- */
 
 struct chunk {
     const struct window *w;
     struct zp_engine *e, *b;
-    uint32_t at[ROWS], n;          /* positions */
-    float *x, *base_x;             /* (ROWS, d_model) */
-    float *logits, *base;          /* (ROWS, n_vocab) */
+    uint32_t at[ROWS], n; /* positions */
+    float *x, *base_x;    /* (ROWS, d_model) */
+    float *logits, *base; /* (ROWS, n_vocab) */
     double nll[ROWS], nll_base[ROWS], kl[ROWS];
     bool same[ROWS];
 };
@@ -150,15 +157,15 @@ static zp_status run_chunk(struct score *s, uint32_t window, struct chunk *c, zp
     if (c->b) engine_logits(c->b, c->base_x, c->n, c->base);
     pool_run(c->e->pool, chunk_worker, c);
     for (uint32_t i = 0; i < c->n; i++)
-        ZP_FAIL_IF(!isfinite(c->nll[i]), err, ZP_RUN, "logits at position %u of window %u are not finite", c->at[i],
-                   window);
+        ZP_FAIL_IF(!isfinite(c->nll[i]), err, ZP_RUN,
+                   "logits at position %u of window %u are not finite", c->at[i], window);
     count_chunk(s, window, c);
     c->n = 0;
     return ZP_OK;
 }
 
-static zp_status score_rows(struct score *s, uint32_t i, struct score_range range, struct chunk *c, const float *x,
-                            const float *base_x, zp_err *err)
+static zp_status score_rows(struct score *s, uint32_t i, struct score_range range, struct chunk *c,
+                            const float *x, const float *base_x, zp_err *err)
 {
     size_t d = c->e->model->h.d_model;
     for (uint32_t p = range.begin; p + 1 < c->w->n; p++) {
@@ -171,17 +178,19 @@ static zp_status score_rows(struct score *s, uint32_t i, struct score_range rang
     return c->n ? run_chunk(s, i, c, err) : ZP_OK;
 }
 
-zp_status score_window(struct score *s, uint32_t i, const struct window *w, struct score_range range,
-                       struct zp_engine *e, const float *x, struct zp_engine *b, const float *base_x, zp_err *err)
+zp_status score_window(struct score *s, uint32_t i, const struct window *w,
+                       struct score_range range, struct zp_engine *e, const float *x,
+                       struct zp_engine *b, const float *base_x, zp_err *err)
 {
     size_t n_vocab = e->model->h.n_vocab, d = e->model->h.d_model;
     ZP_FAIL_IF(b && (b->model->h.n_vocab != n_vocab || b->model->h.d_model != d), err, ZP_BAD_INPUT,
-               "the two models differ in vocabulary (%zu and %u) or width (%zu and %u)", n_vocab, b->model->h.n_vocab, d,
-               b->model->h.d_model);
+               "the two models differ in vocabulary (%zu and %u) or width (%zu and %u)", n_vocab,
+               b->model->h.n_vocab, d, b->model->h.d_model);
     struct chunk *c = mem_zalloc(MEM_EVAP, sizeof *c);
     float *memory = mem_array(MEM_EVAP, 2 * ROWS * (n_vocab + d), sizeof *memory);
     zp_status status = ZP_OK;
-    if (!c || !memory) status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for logits");
+    if (!c || !memory)
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for logits");
     if (status == ZP_OK) {
         c->w = w, c->e = e, c->b = b;
         c->logits = memory, c->base = memory + ROWS * n_vocab;
@@ -193,7 +202,7 @@ zp_status score_window(struct score *s, uint32_t i, const struct window *w, stru
     return status;
 }
 
-/* ---- summaries ------------------------------------------------------------------------------------------------------ */
+/* ---- summaries ------------------------------------------------------------------------------- */
 
 double score_average(const struct score_mean *m, uint32_t n)
 {

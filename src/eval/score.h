@@ -6,36 +6,49 @@
 #include "model/engine.h"
 
 /* Hidden states after the last layer of some windows: what base logits are recomputed from. */
-struct hidden { float *x; uint32_t n_windows, n_ctx, d_model; };  /* (n_windows, n_ctx, d_model) */
-zp_status hidden_run(struct hidden *h, struct zp_engine *e, const struct windows *w, const zp_progress *progress,
-                     zp_err *err);
+struct hidden {
+    float *x;
+    uint32_t n_windows, n_ctx, d_model;
+}; /* (n_windows, n_ctx, d_model) */
+zp_status hidden_run(struct hidden *h, struct zp_engine *e, const struct windows *w,
+                     const zp_progress *progress, zp_err *err);
 void hidden_free(struct hidden *h);
 
-/* Runs one window from layer_begin; x_in as in engine_job; x_out (n, d_model). The engine's sequence is opened and
- * closed inside. */
-zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin, const float *x_in, float *x_out,
-                       zp_err *err);
+/* Runs one window from layer_begin; x_in as in engine_job; x_out (n, d_model). The engine's
+ * sequence is opened and closed inside. */
+zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin,
+                       const float *x_in, float *x_out, zp_err *err);
 
-struct score_mean { double sum; uint64_t n; };
+struct score_mean {
+    double sum;
+    uint64_t n;
+};
 /* Sums over scored positions; one entry a window for intervals. */
 struct score {
     uint32_t n_windows;
-    struct score_mean *nll, *nll_base, *kl, *top1, *kl_last;  /* (n_windows); kl_last: last 200 positions */
-    float *kl_values;      /* every scored position's KL, for quantiles; n_values */
+    struct score_mean *nll, *nll_base, *kl, *top1,
+        *kl_last;     /* (n_windows); kl_last: last 200 positions */
+    float *kl_values; /* every scored position's KL, for quantiles; n_values */
     size_t n_values;
-    struct score_mean bucket[24], bucket_base[24];            /* by position: [2^b, 2^(b+1)) */
+    struct score_mean bucket[24], bucket_base[24]; /* by position: [2^b, 2^(b+1)) */
 };
 /* Which positions count: begin <= p < n - 1 and p % stride == 0 (target = id at p + 1). */
-struct score_range { uint32_t begin, stride; };
+struct score_range {
+    uint32_t begin, stride;
+};
 
-zp_status score_open(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct score_range range, zp_err *err);
+zp_status score_open(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct score_range range,
+                     zp_err *err);
 void score_free(struct score *s);
-/* Adds window i: x of the candidate (n, d_model) by engine e; base x by engine b (both NULL: NLL only). */
-zp_status score_window(struct score *s, uint32_t i, const struct window *w, struct score_range range,
-                       struct zp_engine *e, const float *x, struct zp_engine *b, const float *base_x, zp_err *err);
+/* Adds window i: x of the candidate (n, d_model) by engine e; base x by engine b (both NULL: NLL
+ * only). */
+zp_status score_window(struct score *s, uint32_t i, const struct window *w,
+                       struct score_range range, struct zp_engine *e, const float *x,
+                       struct zp_engine *b, const float *base_x, zp_err *err);
 
-double score_average(const struct score_mean *m, uint32_t n);       /* over all positions of all windows */
-double score_quantile(const struct score *s, double q);             /* of kl_values; sorts them */
+double score_average(const struct score_mean *m,
+                     uint32_t n);                       /* over all positions of all windows */
+double score_quantile(const struct score *s, double q); /* of kl_values; sorts them */
 /* One-sided 95 % upper bound of the mean by bootstrap over windows (2000 draws, fixed seed). */
 double score_upper95(const struct score_mean *m, uint32_t n, uint64_t seed);
 

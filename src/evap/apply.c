@@ -1,7 +1,10 @@
 /* apply.c: from a set of closed gates to a file.
- * Owns: the row order of written files and the keys that describe it. Does not know: budgets, measurements.
- * Y1 open pairs stand first in each head in ascending number, then the closed ones; biases and norm gains move along.
- * Y2 rows that only move keep their bytes; rows that a fold changes become Q8_0 (F16, F32 where the source is float).
+ * Owns: the row order of written files and the keys that describe it. Does not know: budgets,
+ * measurements.
+ * Y1 open pairs stand first in each head in ascending number, then the closed ones; biases and norm
+ *    gains move along.
+ * Y2 rows that only move keep their bytes; rows that a fold changes become Q8_0 (F16, F32 where the
+ *    source is float).
  * Y3 what no open pair needs any more (angle divisors) is not in the file. */
 #include "evap/apply.h"
 
@@ -11,10 +14,14 @@
 #include "model/gguf_write.h"
 
 /* New order of one head: pair and file rows of each new slot. */
-struct head_order { uint16_t pair[512]; uint32_t row[1024]; uint32_t n_open; };
+struct head_order {
+    uint16_t pair[512];
+    uint32_t row[1024];
+    uint32_t n_open;
+};
 
-static void order_head(const struct zp_model *m, const struct gateset *set, uint32_t layer, uint32_t kv,
-                       struct head_order *o)
+static void order_head(const struct zp_model *m, const struct gateset *set, uint32_t layer,
+                       uint32_t kv, struct head_order *o)
 {
     const struct position *p = &m->position;
     const struct position_head *head = &p->heads[layer * p->n_kv + kv];
@@ -23,42 +30,47 @@ static void order_head(const struct zp_model *m, const struct gateset *set, uint
     for (uint32_t s = 0; s < p->n_pair; s++) slot_of[head->pair[s]] = s;
     for (int closed = 0; closed < 2; closed++) {
         for (uint32_t i = 0; i < p->n_pair; i++)
-            if ((set->open[gateset_at(set, layer, kv, i)] == 0) == closed) o->pair[n++] = (uint16_t)i;
+            if ((set->open[gateset_at(set, layer, kv, i)] == 0) == closed)
+                o->pair[n++] = (uint16_t)i;
         if (!closed) o->n_open = n;
     }
     for (uint32_t c = 0; c < p->d_head; c++)
         o->row[c] = c < 2 * p->n_pair ? map[2 * slot_of[o->pair[c / 2]] + c % 2] : map[c];
 }
 
-/* ---- rows of q and k ------------------------------------------------------------------------------------------------ */
+/* ---- rows of q and k ------------------------------------------------------------------------- */
 
-struct rows_job {             /* one tensor on its way to the file */
+struct rows_job { /* one tensor on its way to the file */
     const struct zp_model *m;
     const struct gateset *set;
-    const struct fold *fold;  /* NULL: rows only move */
+    const struct fold *fold; /* NULL: rows only move */
     const struct gguf_tensor *tensor;
     const struct quant_traits *from, *to;
     uint32_t layer, n_heads;
-    float *mixed;             /* (3, n_in) */
+    float *mixed; /* (3, n_in) */
 };
 
 static const uint8_t *source_row(const struct rows_job *j, uint32_t head, uint32_t row)
 {
-    return j->tensor->data + (head * (size_t)j->m->h.d_head + row) * gguf_tensor_row_bytes(j->tensor);
+    return j->tensor->data +
+           (head * (size_t)j->m->h.d_head + row) * gguf_tensor_row_bytes(j->tensor);
 }
 
 /* Row c of a folded head: w times the pair (a, b) seen as a + ib. */
-static zp_status folded_row(const struct rows_job *j, const struct head_order *o, uint32_t head, uint32_t c, void *out,
-                            zp_err *err)
+static zp_status folded_row(const struct rows_job *j, const struct head_order *o, uint32_t head,
+                            uint32_t c, void *out, zp_err *err)
 {
     size_t n = (size_t)j->tensor->ne[0];
     float *a = j->mixed, *b = a + n, *y = b + n;
     quant_dequantize_row(j->from, source_row(j, head, o->row[c]), c % 2 ? b : a, n);
     memcpy(y, c % 2 ? b : a, n * sizeof *y);
     if (c < 2 * j->m->position.n_pair) {
-        const float *w = j->fold->w + (((size_t)j->layer * j->fold->n_head + head) * j->fold->n_pair + o->pair[c / 2]) * 2;
+        const float *w =
+            j->fold->w +
+            (((size_t)j->layer * j->fold->n_head + head) * j->fold->n_pair + o->pair[c / 2]) * 2;
         quant_dequantize_row(j->from, source_row(j, head, o->row[c ^ 1]), c % 2 ? a : b, n);
-        for (size_t i = 0; i < n; i++) y[i] = c % 2 ? w[1] * a[i] + w[0] * b[i] : w[0] * a[i] - w[1] * b[i];
+        for (size_t i = 0; i < n; i++)
+            y[i] = c % 2 ? w[1] * a[i] + w[0] * b[i] : w[0] * a[i] - w[1] * b[i];
     }
     return quant_quantize_row(j->to, y, out, n, err);
 }
@@ -94,8 +106,9 @@ static uint32_t folded_type(const struct quant_traits *from, uint64_t n_in)
     return from->form == QUANT_FLOAT ? QUANT_F16 : QUANT_Q8_0;
 }
 
-static zp_status move_matrix(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set,
-                             const struct fold *fold, uint32_t layer, enum weights_mat mat, zp_err *err)
+static zp_status move_matrix(struct gguf_edit *e, const struct zp_model *m,
+                             const struct gateset *set, const struct fold *fold, uint32_t layer,
+                             enum weights_mat mat, zp_err *err)
 {
     char name[64];
     const struct gguf_tensor *t;
@@ -105,16 +118,19 @@ static zp_status move_matrix(struct gguf_edit *e, const struct zp_model *m, cons
     ZP_FAIL_IF(!j || !mixed, err, ZP_NO_MEMORY, "not enough memory to reorder %s", name);
     const struct quant_traits *from = quant_traits_find(t->type);
     bool folded = fold && mat == W_Q && fold_touches(fold, layer);
-    *j = (struct rows_job){m, set, folded ? fold : NULL, t, from, from, layer, mat == W_Q ? m->h.n_head : m->h.n_kv,
-                           mixed};
+    *j = (struct rows_job){
+        m,    set, folded ? fold : NULL, t, from, from, layer, mat == W_Q ? m->h.n_head : m->h.n_kv,
+        mixed
+    };
     if (folded) j->to = quant_traits_find(folded_type(from, t->ne[0]));
-    struct gguf_edit_tensor out = {.name = name, .type = j->to->type, .n_dims = t->n_dims, .fill = fill_rows,
-                                   .fill_arg = j};
+    struct gguf_edit_tensor out = {
+        .name = name, .type = j->to->type, .n_dims = t->n_dims, .fill = fill_rows, .fill_arg = j
+    };
     memcpy(out.ne, t->ne, sizeof out.ne);
     return gguf_edit_set_tensor(e, &out, err);
 }
 
-/* ---- biases and gains -------------------------------------------------------------------------------------------------- */
+/* ---- biases and gains ------------------------------------------------------------------------ */
 
 static zp_status move_bias(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set,
                            const struct fold *fold, uint32_t layer, bool query, zp_err *err)
@@ -123,7 +139,8 @@ static zp_status move_bias(struct gguf_edit *e, const struct zp_model *m, const 
     snprintf(name, sizeof name, "blk.%u.%s.bias", layer, query ? "attn_q" : "attn_k");
     const struct gguf_tensor *t = gguf_find_tensor(&m->gguf, name);
     if (!t) return ZP_OK;
-    uint32_t n_heads = query ? m->h.n_head : m->h.n_kv, group = n_heads / m->h.n_kv, d = m->h.d_head;
+    uint32_t n_heads = query ? m->h.n_head : m->h.n_kv, group = n_heads / m->h.n_kv,
+             d = m->h.d_head;
     uint64_t n = (uint64_t)n_heads * d;
     float *old = arena_array(&e->arena, 2 * n, sizeof *old), *moved = old + n;
     ZP_FAIL_IF(!old, err, ZP_NO_MEMORY, "not enough memory to reorder %s", name);
@@ -133,7 +150,8 @@ static zp_status move_bias(struct gguf_edit *e, const struct zp_model *m, const 
         order_head(m, set, layer, head / group, &o);
         for (uint32_t c = 0; c < d; c++) moved[head * d + c] = old[head * d + o.row[c]];
         for (uint32_t s = 0; fold && query && s < m->position.n_pair; s++) {
-            const float *w = fold->w + (((size_t)layer * fold->n_head + head) * fold->n_pair + o.pair[s]) * 2;
+            const float *w =
+                fold->w + (((size_t)layer * fold->n_head + head) * fold->n_pair + o.pair[s]) * 2;
             float *v = moved + head * d + 2 * s, a = v[0], b = v[1];
             v[0] = w[0] * a - w[1] * b;
             v[1] = w[1] * a + w[0] * b;
@@ -143,43 +161,50 @@ static zp_status move_bias(struct gguf_edit *e, const struct zp_model *m, const 
 }
 
 /* Gains shared by all heads become one row a head, since heads now differ in order (Y1). */
-static zp_status move_gains(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set, uint32_t layer,
-                            bool query, zp_err *err)
+static zp_status move_gains(struct gguf_edit *e, const struct zp_model *m,
+                            const struct gateset *set, uint32_t layer, bool query, zp_err *err)
 {
     char name[64];
     snprintf(name, sizeof name, "blk.%u.%s.weight", layer, query ? "attn_q_norm" : "attn_k_norm");
     const struct gguf_tensor *t = gguf_find_tensor(&m->gguf, name);
     if (!t) return ZP_OK;
-    uint32_t n_heads = query ? m->h.n_head : m->h.n_kv, group = n_heads / m->h.n_kv, d = m->h.d_head;
+    uint32_t n_heads = query ? m->h.n_head : m->h.n_kv, group = n_heads / m->h.n_kv,
+             d = m->h.d_head;
     bool shared = gguf_tensor_rows(t) == 1 && t->ne[0] == d;
-    uint64_t ne[2] = {d, n_heads}, have = t->ne[0] * gguf_tensor_rows(t);
-    ZP_FAIL_IF(!shared && have != (uint64_t)n_heads * d, err, ZP_BAD_FILE, "tensor %s has %llu values", name,
-               (unsigned long long)have);
-    float *old = arena_array(&e->arena, have + (size_t)n_heads * d, sizeof *old), *moved = old + have;
+    uint64_t ne[2] = { d, n_heads }, have = t->ne[0] * gguf_tensor_rows(t);
+    ZP_FAIL_IF(!shared && have != (uint64_t)n_heads * d, err, ZP_BAD_FILE,
+               "tensor %s has %llu values", name, (unsigned long long)have);
+    float *old = arena_array(&e->arena, have + (size_t)n_heads * d, sizeof *old),
+          *moved = old + have;
     ZP_FAIL_IF(!old, err, ZP_NO_MEMORY, "not enough memory to reorder %s", name);
     quant_dequantize_row(quant_traits_find(t->type), t->data, old, (size_t)have);
     struct head_order o;
     for (uint32_t head = 0; head < n_heads; head++) {
         order_head(m, set, layer, head / group, &o);
-        for (uint32_t c = 0; c < d; c++) moved[head * d + c] = old[(shared ? 0 : head * d) + o.row[c]];
+        for (uint32_t c = 0; c < d; c++)
+            moved[head * d + c] = old[(shared ? 0 : head * d) + o.row[c]];
     }
     return gguf_edit_set_tensor_f32(e, name, 2, ne, moved, err);
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
-static zp_status set_kinds(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set, zp_err *err)
+static zp_status set_kinds(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set,
+                           zp_err *err)
 {
     const struct position *p = &m->position;
     struct gguf_str *kinds = arena_array(&e->arena, p->n_layer, sizeof *kinds);
     ZP_FAIL_IF(!kinds, err, ZP_NO_MEMORY, "not enough memory for the position keys");
     for (uint32_t l = 0; l < p->n_layer; l++) {
         uint32_t open = 0;
-        for (uint32_t i = 0; i < p->n_kv * p->n_pair; i++) open += set->open[(size_t)l * p->n_kv * p->n_pair + i];
-        enum position_kind kind = position_layer_has_bias(p, l) ? p->kind[l] : open == 0 ? POSITION_NONE
-                                  : open == p->n_kv * p->n_pair ? POSITION_ROPE : POSITION_PARTIAL;
+        for (uint32_t i = 0; i < p->n_kv * p->n_pair; i++)
+            open += set->open[(size_t)l * p->n_kv * p->n_pair + i];
+        enum position_kind kind = position_layer_has_bias(p, l) ? p->kind[l]
+                                  : open == 0                   ? POSITION_NONE
+                                  : open == p->n_kv * p->n_pair ? POSITION_ROPE
+                                                                : POSITION_PARTIAL;
         const char *name = position_kind_name(kind);
-        kinds[l] = (struct gguf_str){name, strlen(name)};
+        kinds[l] = (struct gguf_str){ name, strlen(name) };
     }
     return gguf_edit_set_strs(e, "zerope.position.kind", kinds, p->n_layer, err);
 }
@@ -199,7 +224,8 @@ static zp_status set_pairs(struct gguf_edit *e, const struct gateset *set, zp_er
     gguf_edit_remove_key(e, "zerope.position.pairs_open_offset");
     if (n == 0) return ZP_OK; /* absent = all closed */
     ZP_TRY(gguf_edit_set_array(e, "zerope.position.pairs_open", GGUF_I32, pairs, n, err));
-    return gguf_edit_set_array(e, "zerope.position.pairs_open_offset", GGUF_U32, offsets, heads + 1, err);
+    return gguf_edit_set_array(e, "zerope.position.pairs_open_offset", GGUF_U32, offsets, heads + 1,
+                               err);
 }
 
 static zp_status set_keys(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set,
@@ -218,17 +244,19 @@ static zp_status set_keys(struct gguf_edit *e, const struct zp_model *m, const s
     }
     gguf_edit_remove_key(e, "zerope.context.validated");
     gguf_edit_remove_key(e, "zerope.evidence");
-    if (info->n_ctx_validated) ZP_TRY(gguf_edit_set_u32(e, "zerope.context.validated", info->n_ctx_validated, err));
+    if (info->n_ctx_validated)
+        ZP_TRY(gguf_edit_set_u32(e, "zerope.context.validated", info->n_ctx_validated, err));
     if (!gguf_edit_find_key(e, "zerope.source.sha256"))
         ZP_TRY(gguf_edit_set_str(e, "zerope.source.sha256", m->sha256, err));
     if (info->recipe) ZP_TRY(gguf_edit_set_str(e, "zerope.recipe", info->recipe, err));
     if (info->evidence) ZP_TRY(gguf_edit_set_str(e, "zerope.evidence", info->evidence, err));
-    if (gateset_closed(set) == gateset_total(set)) gguf_edit_remove_tensor(e, "rope_freqs.weight"); /* Y3 */
+    if (gateset_closed(set) == gateset_total(set))
+        gguf_edit_remove_tensor(e, "rope_freqs.weight"); /* Y3 */
     return ZP_OK;
 }
 
-static zp_status fill(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set, const struct fold *fold,
-                      const struct apply_info *info, zp_err *err)
+static zp_status fill(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set,
+                      const struct fold *fold, const struct apply_info *info, zp_err *err)
 {
     ZP_TRY(set_keys(e, m, set, info, err));
     for (uint32_t l = 0; l < m->h.n_layer; l++) {
@@ -253,7 +281,8 @@ zp_status apply_write(const struct zp_model *m, const struct gateset *set, const
     return status;
 }
 
-zp_status apply_evidence(const char *path, const char *evidence, uint32_t n_ctx_validated, zp_err *err)
+zp_status apply_evidence(const char *path, const char *evidence, uint32_t n_ctx_validated,
+                         zp_err *err)
 {
     struct gguf g;
     struct gguf_edit e;

@@ -1,19 +1,21 @@
-/* apply.h: writes a model with gates closed: rows reordered, closed parts gone, keys of design formats set. */
+/* apply.h: writes a model with gates closed: rows reordered, closed parts gone, keys of design
+ * formats set. */
 #ifndef EVAP_APPLY_H
 #define EVAP_APPLY_H
 
 #include "evap/fold.h"
 
 struct apply_info {
-    uint32_t n_ctx_validated;   /* length the promise holds for; 0 = none */
-    const char *recipe;         /* JSON text: how the file came about, or NULL */
-    const char *evidence;       /* JSON text, or NULL */
+    uint32_t n_ctx_validated; /* length the promise holds for; 0 = none */
+    const char *recipe;       /* JSON text: how the file came about, or NULL */
+    const char *evidence;     /* JSON text, or NULL */
 };
 
 /* fold may be NULL. path may be the model's own file. */
 zp_status apply_write(const struct zp_model *m, const struct gateset *set, const struct fold *fold,
                       const struct apply_info *info, const char *path, zp_err *err);
 /* Sets zerope.evidence (and the validated length) of a file of ours, in place. */
-zp_status apply_evidence(const char *path, const char *evidence, uint32_t n_ctx_validated, zp_err *err);
+zp_status apply_evidence(const char *path, const char *evidence, uint32_t n_ctx_validated,
+                         zp_err *err);
 
 #endif

@@ -1,20 +1,26 @@
 /* calib.c: the measuring bench of planning: one exact engine, original states, KL of a change.
  * Owns: engine, windows, cached states. Does not know: what is tried, in which order.
- * B1 the original is the file as given, on the exact path; both sides use the same engine and weights. */
+ * B1 the original is the file as given, on the exact path; both sides use the same engine and
+ *    weights. */
 #include "evap/calib.h"
 
 #include <string.h>
 
-zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total, zp_err *err)
+zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total,
+                     zp_err *err)
 {
-    ZP_FAIL_IF(c->progress.fn && !c->progress.fn(c->progress.arg, what, done, total), err, ZP_INTERRUPTED,
-               "interrupted at %s %llu of %llu", what, (unsigned long long)done, (unsigned long long)total);
+    ZP_FAIL_IF(c->progress.fn && !c->progress.fn(c->progress.arg, what, done, total), err,
+               ZP_INTERRUPTED, "interrupted at %s %llu of %llu", what, (unsigned long long)done,
+               (unsigned long long)total);
     return ZP_OK;
 }
 
-/* ---- original states ------------------------------------------------------------------------------------------------ */
+/* ---- original states ------------------------------------------------------------------------- */
 
-struct keep { float *to; size_t rows, d_model, n_ctx; };
+struct keep {
+    float *to;
+    size_t rows, d_model, n_ctx;
+};
 
 static void keep_stream(void *arg, uint32_t layer, size_t n_tok, const float *x)
 {
@@ -26,13 +32,18 @@ static zp_status original_states(struct calib *c, zp_err *err)
 {
     size_t d = c->model->h.d_model, row = (size_t)c->n_ctx * d, n_layer = c->model->h.n_layer;
     ZP_ALLOC(c->base.x, MEM_EVAP, c->windows.n * row, err, "the original's hidden states");
-    ZP_ALLOC(c->at_layer, MEM_EVAP, c->n_restart * n_layer * row, err, "the original's states before each layer");
-    c->base.n_windows = (uint32_t)c->windows.n, c->base.n_ctx = c->n_ctx, c->base.d_model = (uint32_t)d;
+    ZP_ALLOC(c->at_layer, MEM_EVAP, c->n_restart * n_layer * row, err,
+             "the original's states before each layer");
+    c->base.n_windows = (uint32_t)c->windows.n, c->base.n_ctx = c->n_ctx,
+    c->base.d_model = (uint32_t)d;
     for (uint32_t i = 0; i < c->windows.n; i++) {
-        struct keep keep = {c->at_layer + i * n_layer * row, 0, d, c->n_ctx};
-        if (i < c->n_restart) c->engine->forward.hooks = (struct forward_hooks){.arg = &keep, .at_layer = keep_stream};
-        zp_status status = score_hidden(c->engine, &c->windows.at[i], 0, NULL, c->base.x + i * row, err);
-        c->engine->forward.hooks = (struct forward_hooks){0};
+        struct keep keep = { c->at_layer + i * n_layer * row, 0, d, c->n_ctx };
+        if (i < c->n_restart)
+            c->engine->forward.hooks =
+                (struct forward_hooks){ .arg = &keep, .at_layer = keep_stream };
+        zp_status status =
+            score_hidden(c->engine, &c->windows.at[i], 0, NULL, c->base.x + i * row, err);
+        c->engine->forward.hooks = (struct forward_hooks){ 0 };
         ZP_TRY(status);
         ZP_TRY(calib_step(c, "original windows", i + 1, c->windows.n, err));
     }
@@ -44,13 +55,16 @@ static zp_status fill(struct calib *c, const struct calib_options *o, zp_err *er
     c->progress = o->progress;
     c->n_ctx = o->n_ctx;
     ZP_TRY(zp_model_open(&c->model, o->model, NULL, err));
-    zp_engine_options engine = {.n_ctx = o->n_ctx, .n_threads = o->n_threads, .micro_batch = o->n_ctx, .exact = true};
+    zp_engine_options engine = {
+        .n_ctx = o->n_ctx, .n_threads = o->n_threads, .micro_batch = o->n_ctx, .exact = true
+    };
     ZP_TRY(docs_open(&c->docs, o->text, err));
-    ZP_TRY(docs_windows(&c->docs, c->model, DOCS_PLAN, o->n_ctx, o->n_windows, 0, 2, &c->windows, err));
+    ZP_TRY(docs_windows(&c->docs, c->model, DOCS_PLAN, o->n_ctx, o->n_windows, 0, 2, &c->windows,
+                        err));
     ZP_TRY(zp_engine_open(&c->engine, c->model, &engine, err));
     c->n_restart = o->n_restart < c->windows.n ? o->n_restart : (uint32_t)c->windows.n;
     /* every fourth position of the second half: neighbours tell little more, logits cost much */
-    c->range = (struct score_range){o->n_ctx / 2, 4};
+    c->range = (struct score_range){ o->n_ctx / 2, 4 };
     return original_states(c, err);
 }
 
@@ -73,21 +87,24 @@ void calib_close(struct calib *c)
     memset(c, 0, sizeof *c);
 }
 
-/* ---- cost of a change ---------------------------------------------------------------------------------------------- */
+/* ---- cost of a change ------------------------------------------------------------------------ */
 
-static zp_status kl_windows(struct calib *c, uint32_t from, uint32_t n_windows, float *x, struct score *s, zp_err *err)
+static zp_status kl_windows(struct calib *c, uint32_t from, uint32_t n_windows, float *x,
+                            struct score *s, zp_err *err)
 {
     size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
     for (uint32_t i = 0; i < n_windows; i++) {
         bool restart = from > 0 && i < c->n_restart;
         const float *x_in = restart ? c->at_layer + (i * n_layer + from) * row : NULL;
         ZP_TRY(score_hidden(c->engine, &c->windows.at[i], restart ? from : 0, x_in, x, err));
-        ZP_TRY(score_window(s, i, &c->windows.at[i], c->range, c->engine, x, c->engine, c->base.x + i * row, err));
+        ZP_TRY(score_window(s, i, &c->windows.at[i], c->range, c->engine, x, c->engine,
+                            c->base.x + i * row, err));
     }
     return ZP_OK;
 }
 
-zp_status calib_kl(struct calib *c, const struct gateset *g, uint32_t from, uint32_t n_windows, double *kl, zp_err *err)
+zp_status calib_kl(struct calib *c, const struct gateset *g, uint32_t from, uint32_t n_windows,
+                   double *kl, zp_err *err)
 {
     struct score s;
     float *x = NULL;
@@ -95,7 +112,8 @@ zp_status calib_kl(struct calib *c, const struct gateset *g, uint32_t from, uint
     ZP_TRY(score_open(&s, n_windows, c->n_ctx, c->range, err));
     zp_status status = ZP_OK;
     if (!(x = mem_array(MEM_EVAP, (size_t)c->n_ctx * c->model->h.d_model, sizeof *x)))
-        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for hidden states");
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                             "not enough memory for hidden states");
     gateset_apply(g, c->engine);
     if (status == ZP_OK) status = kl_windows(c, from, n_windows, x, &s, err);
     gateset_release(c->engine);

@@ -1,5 +1,5 @@
-/* calib.h: an exact engine with planning windows, the original's hidden states, and what a change of gates, windows or
- * query rows costs against them. Scan, plan and fold share one. */
+/* calib.h: an exact engine with planning windows, the original's hidden states, and what a change
+ * of gates, windows or query rows costs against them. Scan, plan and fold share one. */
 #ifndef EVAP_CALIB_H
 #define EVAP_CALIB_H
 
@@ -8,12 +8,13 @@
 
 struct calib {
     struct zp_model *model;
-    struct zp_engine *engine;     /* exact, micro_batch >= n_ctx */
+    struct zp_engine *engine; /* exact, micro_batch >= n_ctx */
     struct docs docs;
     uint32_t n_ctx;
-    struct windows windows;       /* planning windows, n_ctx ids each */
-    struct hidden base;           /* original's last hidden states of all windows */
-    /* the stream before each layer for the first n_restart windows: (n_restart, n_layer, n_ctx, d_model) */
+    struct windows windows; /* planning windows, n_ctx ids each */
+    struct hidden base;     /* original's last hidden states of all windows */
+    /* the stream before each layer for the first n_restart windows: (n_restart, n_layer, n_ctx,
+     * d_model) */
     float *at_layer;
     uint32_t n_restart;
     struct score_range range;
@@ -28,10 +29,12 @@ struct calib_options {
 
 zp_status calib_open(struct calib *c, const struct calib_options *options, zp_err *err);
 void calib_close(struct calib *c);
-zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total, zp_err *err);
+zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total,
+                     zp_err *err);
 
-/* Mean KL(original || changed) over the first n_windows, computed from layer `from` on. The first n_restart windows
- * start there; others at 0. per_window may be NULL. */
-zp_status calib_kl(struct calib *c, const struct gateset *g, uint32_t from, uint32_t n_windows, double *kl, zp_err *err);
+/* Mean KL(original || changed) over the first n_windows, computed from layer `from` on. The first
+ * n_restart windows start there; others at 0. per_window may be NULL. */
+zp_status calib_kl(struct calib *c, const struct gateset *g, uint32_t from, uint32_t n_windows,
+                   double *kl, zp_err *err);
 
 #endif

@@ -1,12 +1,13 @@
-/* check.h: the measured promise: KL(original || new) on held-out windows, exact path on both sides. */
+/* check.h: the measured promise: KL(original || new) on held-out windows, exact path on both
+ * sides. */
 #ifndef EVAP_CHECK_H
 #define EVAP_CHECK_H
 
 #include "eval/score.h"
 
 struct check {
-    struct zp_engine *base;      /* exact engine of the original; not owned */
-    struct windows windows;      /* held-out */
+    struct zp_engine *base; /* exact engine of the original; not owned */
+    struct windows windows; /* held-out */
     struct hidden original;
     struct score_range range;
     uint32_t n_threads;
@@ -21,10 +22,11 @@ struct check_result {
 };
 
 /* n_windows from documents of the held-out part; at least 32 unless `least` says otherwise. */
-zp_status check_open(struct check *k, struct zp_engine *base, struct docs *docs, uint32_t n_ctx, uint32_t n_windows,
-                     uint32_t least, zp_progress progress, zp_err *err);
+zp_status check_open(struct check *k, struct zp_engine *base, struct docs *docs, uint32_t n_ctx,
+                     uint32_t n_windows, uint32_t least, zp_progress progress, zp_err *err);
 void check_close(struct check *k);
 /* Opens the file exactly and compares. */
-zp_status check_file(const struct check *k, const char *path, struct check_result *out, zp_err *err);
+zp_status check_file(const struct check *k, const char *path, struct check_result *out,
+                     zp_err *err);
 
 #endif

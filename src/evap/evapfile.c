@@ -8,14 +8,17 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "model/json_write.h"
 
 zp_status evapfile_text(const json_t *j, char **out, zp_err *err)
 {
-    char *text = json_dumps(j, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
-    *out = text ? mem_strdup(MEM_EVAP, text) : NULL;
-    free(text); /* jansson's allocation */
-    ZP_FAIL_IF(!*out, err, ZP_NO_MEMORY, "not enough memory for a JSON document");
-    return ZP_OK;
+    struct buffer b = buffer_with_max(MEM_EVAP, (size_t)1 << 30);
+    *out = NULL;
+    zp_status status = json_write_text(
+        j, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9), &b, err);
+    if (status == ZP_OK) *out = (char *)b.data; /* NUL-terminated; the caller frees it */
+    else buffer_free(&b);
+    return status;
 }
 
 zp_status evapfile_dump(const json_t *j, const char *path, zp_err *err)
@@ -45,19 +48,23 @@ static json_t *scan_to_json(const struct scan *s, struct evapfile_paths paths)
 {
     size_t heads = (size_t)s->n_layer * s->n_kv;
     return json_pack(
-        "{ss si ss ss ss si si si si si si si so so so so so so so so so so so}", "format", "zerope-scan", "version", 1,
-        "model", paths.model, "text", paths.text, "model_sha256", s->model_sha256, "n_layer", (int)s->n_layer, "n_kv",
-        (int)s->n_kv, "n_pair", (int)s->n_pair, "ctx", (int)s->n_ctx, "windows_local", (int)s->n_windows_local,
-        "windows_kl", (int)s->n_windows_kl, "local_window", (int)s->local_window, "importance",
-        numbers_f64(s->importance, heads * s->n_pair), "kl_head", numbers_f64(s->kl_head, heads), "kl_layer",
-        numbers_f64(s->kl_layer, s->n_layer), "kl_pair", numbers_f64(s->kl_pair, s->n_pair), "kl_local",
-        numbers_f64(s->kl_local, heads), "nll_rise", numbers_f64(s->nll_rise, heads), "error_gate",
-        numbers_f32(s->local.gate, heads * s->n_pair), "error_all", numbers_f32(s->local.all, heads), "error_now",
-        numbers_f32(s->local.now, heads), "error_local", numbers_f32(s->local.local, heads), "output",
+        "{ss si ss ss ss si si si si si si si so so so so so so so so so so so}", "format",
+        "zerope-scan", "version", 1, "model", paths.model, "text", paths.text, "model_sha256",
+        s->model_sha256, "n_layer", (int)s->n_layer, "n_kv", (int)s->n_kv, "n_pair", (int)s->n_pair,
+        "ctx", (int)s->n_ctx, "windows_local", (int)s->n_windows_local, "windows_kl",
+        (int)s->n_windows_kl, "local_window", (int)s->local_window, "importance",
+        numbers_f64(s->importance, heads * s->n_pair), "kl_head", numbers_f64(s->kl_head, heads),
+        "kl_layer", numbers_f64(s->kl_layer, s->n_layer), "kl_pair",
+        numbers_f64(s->kl_pair, s->n_pair), "kl_local", numbers_f64(s->kl_local, heads), "nll_rise",
+        numbers_f64(s->nll_rise, heads), "error_gate",
+        numbers_f32(s->local.gate, heads * s->n_pair), "error_all",
+        numbers_f32(s->local.all, heads), "error_now", numbers_f32(s->local.now, heads),
+        "error_local", numbers_f32(s->local.local, heads), "output",
         numbers_f32(s->local.output, s->n_layer));
 }
 
-zp_status evapfile_write_scan(const struct scan *s, struct evapfile_paths paths, const char *out, zp_err *err)
+zp_status evapfile_write_scan(const struct scan *s, struct evapfile_paths paths, const char *out,
+                              zp_err *err)
 {
     json_t *j = scan_to_json(s, paths);
     ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory for the scan document");
@@ -66,13 +73,14 @@ zp_status evapfile_write_scan(const struct scan *s, struct evapfile_paths paths,
     return status;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-static zp_status read_count(const json_t *j, const char *key, uint32_t most, uint32_t *out, zp_err *err)
+static zp_status read_count(const json_t *j, const char *key, uint32_t most, uint32_t *out,
+                            zp_err *err)
 {
     const json_t *v = json_object_get(j, key);
-    ZP_FAIL_IF(!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > most, err, ZP_BAD_INPUT,
-               "field %s must be a whole number in 0..%u", key, most);
+    ZP_FAIL_IF(!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > most,
+               err, ZP_BAD_INPUT, "field %s must be a whole number in 0..%u", key, most);
     *out = (uint32_t)json_integer_value(v);
     return ZP_OK;
 }
@@ -84,15 +92,16 @@ static zp_status read_text(const json_t *j, const char *key, const char **out, z
     return ZP_OK;
 }
 
-static zp_status read_numbers(const json_t *j, const char *key, size_t n, double *f64, float *f32, zp_err *err)
+static zp_status read_numbers(const json_t *j, const char *key, size_t n, double *f64, float *f32,
+                              zp_err *err)
 {
     const json_t *a = json_object_get(j, key);
     ZP_FAIL_IF(!json_is_array(a) || json_array_size(a) != n, err, ZP_BAD_INPUT,
                "field %s must be a list of %zu numbers; found %zu", key, n, json_array_size(a));
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(a, i);
-        ZP_FAIL_IF(!json_is_number(v) || !isfinite(json_number_value(v)), err, ZP_BAD_INPUT, "%s[%zu] is not a number",
-                   key, i);
+        ZP_FAIL_IF(!json_is_number(v) || !isfinite(json_number_value(v)), err, ZP_BAD_INPUT,
+                   "%s[%zu] is not a number", key, i);
         if (f64) f64[i] = json_number_value(v);
         else f32[i] = (float)json_number_value(v);
     }
@@ -108,7 +117,8 @@ static zp_status load(const char *path, const char *format, json_t **root, zp_er
     if (status == ZP_OK) {
         *root = json_loadb((const char *)b.data, b.size, JSON_REJECT_DUPLICATES, &je);
         if (!*root)
-            status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "%s: line %d: %s", path, je.line, je.text);
+            status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "%s: line %d: %s", path,
+                                 je.line, je.text);
     }
     buffer_free(&b);
     ZP_TRY(status);
@@ -116,10 +126,12 @@ static zp_status load(const char *path, const char *format, json_t **root, zp_er
     if (found && strcmp(found, format) == 0) return ZP_OK;
     json_decref(*root);
     *root = NULL;
-    ZP_FAIL(err, ZP_BAD_INPUT, "%s: not a %s document (format is %.40s)", path, format, found ? found : "missing");
+    ZP_FAIL(err, ZP_BAD_INPUT, "%s: not a %s document (format is %.40s)", path, format,
+            found ? found : "missing");
 }
 
-static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_paths *paths, zp_err *err)
+static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_paths *paths,
+                           zp_err *err)
 {
     uint32_t n_layer, n_kv, n_pair;
     const char *sha;
@@ -150,7 +162,8 @@ static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_path
     return read_numbers(j, "output", n_layer, NULL, s->local.output, err);
 }
 
-zp_status evapfile_read_scan(struct scan *s, const char *path, json_t **root, struct evapfile_paths *paths, zp_err *err)
+zp_status evapfile_read_scan(struct scan *s, const char *path, json_t **root,
+                             struct evapfile_paths *paths, zp_err *err)
 {
     memset(s, 0, sizeof *s);
     ZP_TRY(load(path, "zerope-scan", root, err));
@@ -162,54 +175,64 @@ zp_status evapfile_read_scan(struct scan *s, const char *path, json_t **root, st
     return status;
 }
 
-/* ---- plan --------------------------------------------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
-static const char *const kind_names[] = {"gate", "pair", "layer", "local"};
+static const char *const kind_names[] = { "gate", "pair", "layer", "local" };
 
 static json_t *order_to_json(const struct plan *p)
 {
     json_t *a = json_array();
     for (size_t i = 0; i < p->n_units; i++) {
         const struct unit *u = &p->units[i];
-        json_array_append_new(a, json_pack("[s i i i]", kind_names[u->kind], u->layer, u->kv, u->pair));
+        json_array_append_new(
+            a, json_pack("[s i i i]", kind_names[u->kind], u->layer, u->kv, u->pair));
     }
     return a;
 }
 
-zp_status evapfile_write_plan(const struct plan *p, struct evapfile_paths paths, const char *out, zp_err *err)
+zp_status evapfile_write_plan(const struct plan *p, struct evapfile_paths paths, const char *out,
+                              zp_err *err)
 {
     json_t *set;
     ZP_TRY(gateset_to_json(&p->set, &set, err));
-    json_t *j = json_pack("{ss si ss ss ss si sf sf sb si si si si sI sI si si so}", "format", "zerope-plan", "version", 1,
-                          "model", paths.model, "text", paths.text, "model_sha256", p->model_sha256, "ctx", (int)p->n_ctx,
-                          "budget_kl", p->budget_kl, "kl_mean", p->kl_mean, "folded", p->folded, "n_layer",
-                          (int)p->set.n_layer, "n_kv", (int)p->set.n_kv, "n_pair", (int)p->set.n_pair, "local_window",
-                          (int)p->local_window, "closed", (json_int_t)gateset_closed(&p->set), "total",
-                          (json_int_t)gateset_total(&p->set), "layers_none", (int)gateset_layers_none(&p->set),
-                          "heads_none", (int)gateset_heads_none(&p->set), "order", order_to_json(p));
+    json_t *j = json_pack(
+        "{ss si ss ss ss si sf sf sb si si si si sI sI si si so}", "format", "zerope-plan",
+        "version", 1, "model", paths.model, "text", paths.text, "model_sha256", p->model_sha256,
+        "ctx", (int)p->n_ctx, "budget_kl", p->budget_kl, "kl_mean", p->kl_mean, "folded", p->folded,
+        "n_layer", (int)p->set.n_layer, "n_kv", (int)p->set.n_kv, "n_pair", (int)p->set.n_pair,
+        "local_window", (int)p->local_window, "closed", (json_int_t)gateset_closed(&p->set),
+        "total", (json_int_t)gateset_total(&p->set), "layers_none",
+        (int)gateset_layers_none(&p->set), "heads_none", (int)gateset_heads_none(&p->set), "order",
+        order_to_json(p));
     zp_status status = ZP_OK;
-    if (!j || json_object_set_new(j, "used", json_integer((json_int_t)p->n_used)) != 0 || json_object_update(j, set) != 0)
-        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for the plan document");
+    if (!j || json_object_set_new(j, "used", json_integer((json_int_t)p->n_used)) != 0 ||
+        json_object_update(j, set) != 0)
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                             "not enough memory for the plan document");
     if (status == ZP_OK) status = evapfile_dump(j, out, err);
     json_decref(j);
     json_decref(set);
     return status;
 }
 
-static zp_status read_unit(struct unit *u, const json_t *item, const struct gateset *g, size_t at, zp_err *err)
+static zp_status read_unit(struct unit *u, const json_t *item, const struct gateset *g, size_t at,
+                           zp_err *err)
 {
     const char *kind = json_string_value(json_array_get(item, 0));
     int k = 0;
     while (k < 4 && (!kind || strcmp(kind, kind_names[k]) != 0)) k++;
-    ZP_FAIL_IF(k == 4, err, ZP_BAD_INPUT, "order[%zu]: unknown kind; known: gate pair layer local", at);
+    ZP_FAIL_IF(k == 4, err, ZP_BAD_INPUT, "order[%zu]: unknown kind; known: gate pair layer local",
+               at);
     json_int_t n[3];
-    const json_int_t most[3] = {g->n_layer, g->n_kv, g->n_pair};
+    const json_int_t most[3] = { g->n_layer, g->n_kv, g->n_pair };
     for (size_t i = 0; i < 3; i++) {
         const json_t *v = json_array_get(item, i + 1);
         n[i] = json_is_integer(v) ? json_integer_value(v) : -1;
-        ZP_FAIL_IF(n[i] < 0 || n[i] >= most[i], err, ZP_BAD_INPUT, "order[%zu]: item %zu is out of range", at, i + 1);
+        ZP_FAIL_IF(n[i] < 0 || n[i] >= most[i], err, ZP_BAD_INPUT,
+                   "order[%zu]: item %zu is out of range", at, i + 1);
     }
-    *u = (struct unit){(enum unit_kind)k, (uint16_t)n[0], (uint16_t)n[1], (uint16_t)n[2], (double)at};
+    *u = (struct unit){ (enum unit_kind)k, (uint16_t)n[0], (uint16_t)n[1], (uint16_t)n[2],
+                        (double)at };
     return ZP_OK;
 }
 
@@ -220,7 +243,8 @@ static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_mode
     p->arena.tag = MEM_EVAP;
     ZP_TRY(read_text(j, "model_sha256", &sha, err));
     ZP_FAIL_IF(strcmp(sha, m->sha256) != 0, err, ZP_BAD_INPUT,
-               "the plan was made for another model (hash %.12s, this file has %.12s)", sha, m->sha256);
+               "the plan was made for another model (hash %.12s, this file has %.12s)", sha,
+               m->sha256);
     ZP_TRY(read_count(j, "ctx", 1u << 24, &p->n_ctx, err));
     ZP_TRY(read_count(j, "local_window", 1u << 24, &p->local_window, err));
     p->budget_kl = json_number_value(json_object_get(j, "budget_kl"));
@@ -238,7 +262,8 @@ static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_mode
     return ZP_OK;
 }
 
-zp_status evapfile_read_plan(struct plan *p, const char *path, const struct zp_model *m, json_t **root, zp_err *err)
+zp_status evapfile_read_plan(struct plan *p, const char *path, const struct zp_model *m,
+                             json_t **root, zp_err *err)
 {
     memset(p, 0, sizeof *p);
     ZP_TRY(load(path, "zerope-plan", root, err));

@@ -1,6 +1,7 @@
 /* evaporate.c: scan, plan, snap and check in one.
  * Owns: the loop that keeps the promise. Does not know: how importance or KL are measured.
- * P1 a written file's upper bound on held-out text is within the budget, or the file is not written.
+ * P1 a written file's upper bound on held-out text is within the budget, or the file is not
+ *    written.
  * P2 the length of the promise stands in the file and in every report. */
 #include "evap/evaporate.h"
 
@@ -17,11 +18,16 @@ static const double first_share = 0.85; /* of the budget aimed at on planning wi
 
 enum { LEAST_WINDOWS = 32, MOST_CHECKS = 4 };
 
-static struct calib_options bench_options(const char *model, const char *text, const zp_scan_options *o)
+static struct calib_options bench_options(const char *model, const char *text,
+                                          const zp_scan_options *o)
 {
-    return (struct calib_options){.model = model, .text = text, .n_ctx = o->n_ctx ? o->n_ctx : 2048,
-                                  .n_windows = o->n_windows_local ? o->n_windows_local : 8, .n_restart = 4,
-                                  .n_threads = o->n_threads, .progress = o->progress};
+    return (struct calib_options){ .model = model,
+                                   .text = text,
+                                   .n_ctx = o->n_ctx ? o->n_ctx : 2048,
+                                   .n_windows = o->n_windows_local ? o->n_windows_local : 8,
+                                   .n_restart = 4,
+                                   .n_threads = o->n_threads,
+                                   .progress = o->progress };
 }
 
 static zp_scan_options scan_options(const zp_scan_options *o)
@@ -32,7 +38,8 @@ static zp_scan_options scan_options(const zp_scan_options *o)
     return out;
 }
 
-zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options *options, const char *out, zp_err *err)
+zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options *options,
+                      const char *out, zp_err *err)
 {
     zp_scan_options o = scan_options(options);
     struct calib_options co = bench_options(model, text, &o);
@@ -41,23 +48,24 @@ zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options
     ZP_TRY(calib_open(&c, &co, err));
     zp_status status = scan_measure(&s, &c, &o, err);
     if (status == ZP_OK) {
-        status = evapfile_write_scan(&s, (struct evapfile_paths){model, text}, out, err);
+        status = evapfile_write_scan(&s, (struct evapfile_paths){ model, text }, out, err);
         scan_free(&s);
     }
     calib_close(&c);
     return status;
 }
 
-/* ---- plan ------------------------------------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
-static zp_status plan_on(struct calib *c, const struct scan *s, const zp_plan_options *o, struct evapfile_paths paths,
-                         const char *out, zp_err *err)
+static zp_status plan_on(struct calib *c, const struct scan *s, const zp_plan_options *o,
+                         struct evapfile_paths paths, const char *out, zp_err *err)
 {
-    struct fold fold = {0};
+    struct fold fold = { 0 };
     struct plan p;
     bool folds = !o->no_fold && fold_is_possible(c);
     if (folds) ZP_TRY(fold_open(&fold, c, err));
-    zp_status status = plan_make(&p, c, s, o, folds ? &fold : NULL, first_share * o->budget_kl, err);
+    zp_status status =
+        plan_make(&p, c, s, o, folds ? &fold : NULL, first_share * o->budget_kl, err);
     if (status == ZP_OK) {
         status = evapfile_write_plan(&p, paths, out, err);
         plan_free(&p);
@@ -75,8 +83,10 @@ zp_status zp_plan_run(const char *scan, const zp_plan_options *o, const char *ou
     ZP_TRY(evapfile_read_scan(&s, scan, &root, &paths, err));
     if (o->model) paths.model = o->model;
     if (o->text) paths.text = o->text;
-    zp_scan_options so = {.n_ctx = s.n_ctx, .n_windows_local = s.n_windows_local, .n_threads = o->n_threads,
-                          .progress = o->progress};
+    zp_scan_options so = { .n_ctx = s.n_ctx,
+                           .n_windows_local = s.n_windows_local,
+                           .n_threads = o->n_threads,
+                           .progress = o->progress };
     struct calib_options co = bench_options(paths.model, paths.text, &so);
     zp_status status = calib_open(&c, &co, err);
     if (status == ZP_OK) {
@@ -88,7 +98,7 @@ zp_status zp_plan_run(const char *scan, const zp_plan_options *o, const char *ou
     return status;
 }
 
-/* ---- evaporate ---------------------------------------------------------------------------------------------------------- */
+/* ---- evaporate ------------------------------------------------------------------------------- */
 
 struct job {
     const char *model, *text, *out;
@@ -97,7 +107,7 @@ struct job {
     struct calib c;
     struct scan s;
     struct plan p;
-    struct fold fold_memory, *fold;   /* fold = NULL: not possible or not wanted */
+    struct fold fold_memory, *fold; /* fold = NULL: not possible or not wanted */
     struct check check;
     struct check_result result;
     bool has_scan, has_plan;
@@ -115,16 +125,18 @@ static zp_status get_scan(struct job *j, zp_err *err)
         ZP_TRY(evapfile_read_scan(&j->s, j->o->scan_in, &root, &paths, err));
         json_decref(root);
         j->has_scan = true;
-        ZP_FAIL_IF(j->s.n_ctx != j->c.n_ctx, err, ZP_BAD_INPUT,
-                   "%s was measured at %u tokens, -c asks for %u: a scan holds for its own length only", j->o->scan_in,
-                   j->s.n_ctx, j->c.n_ctx);
+        ZP_FAIL_IF(
+            j->s.n_ctx != j->c.n_ctx, err, ZP_BAD_INPUT,
+            "%s was measured at %u tokens, -c asks for %u: a scan holds for its own length only",
+            j->o->scan_in, j->s.n_ctx, j->c.n_ctx);
     } else {
         ZP_TRY(scan_measure(&j->s, &j->c, &j->scan_options, err));
         j->has_scan = true;
     }
     j->seconds_scan = os_now() - begin;
     if (j->o->scan_out)
-        ZP_TRY(evapfile_write_scan(&j->s, (struct evapfile_paths){j->model, j->text}, j->o->scan_out, err));
+        ZP_TRY(evapfile_write_scan(&j->s, (struct evapfile_paths){ j->model, j->text },
+                                   j->o->scan_out, err));
     return ZP_OK;
 }
 
@@ -136,9 +148,10 @@ static zp_status get_plan(struct job *j, zp_err *err)
         ZP_TRY(evapfile_read_plan(&j->p, j->o->plan_in, j->c.model, &root, err));
         json_decref(root);
         j->has_plan = true;
-        ZP_FAIL_IF(j->p.n_ctx != j->c.n_ctx, err, ZP_BAD_INPUT,
-                   "%s was made for %u tokens, -c asks for %u: a plan holds for its own length only", j->o->plan_in,
-                   j->p.n_ctx, j->c.n_ctx);
+        ZP_FAIL_IF(
+            j->p.n_ctx != j->c.n_ctx, err, ZP_BAD_INPUT,
+            "%s was made for %u tokens, -c asks for %u: a plan holds for its own length only",
+            j->o->plan_in, j->p.n_ctx, j->c.n_ctx);
         ZP_TRY(plan_use(&j->p, &j->c, j->fold, j->p.n_used, err));
     } else {
         ZP_TRY(get_scan(j, err));
@@ -152,11 +165,12 @@ static zp_status get_plan(struct job *j, zp_err *err)
 
 static zp_status recipe_text(const struct job *j, char **out, zp_err *err)
 {
-    json_t *r = json_pack("{ss ss si sf sb sb sb sb si sb si}", "command", "evaporate", "method", "snap", "ctx",
-                          (int)j->c.n_ctx, "budget_kl", j->o->plan.budget_kl, "uniform", j->o->plan.uniform,
-                          "uniform_slow", j->o->plan.uniform_slow, "layers", j->o->plan.layers, "close_all",
-                          j->o->close_all, "local_window", (int)j->o->plan.local_window, "folded", j->fold != NULL,
-                          "windows_check", (int)j->result.n_windows);
+    json_t *r = json_pack("{ss ss si sf sb sb sb sb si sb si}", "command", "evaporate", "method",
+                          "snap", "ctx", (int)j->c.n_ctx, "budget_kl", j->o->plan.budget_kl,
+                          "uniform", j->o->plan.uniform, "uniform_slow", j->o->plan.uniform_slow,
+                          "layers", j->o->plan.layers, "close_all", j->o->close_all, "local_window",
+                          (int)j->o->plan.local_window, "folded", j->fold != NULL, "windows_check",
+                          (int)j->result.n_windows);
     if (r) {
         json_object_set_new(r, "kl_mean", json_real(j->result.kl_mean));
         json_object_set_new(r, "kl_hi", json_real(j->result.kl_hi));
@@ -170,7 +184,7 @@ static zp_status recipe_text(const struct job *j, char **out, zp_err *err)
 static zp_status try_once(struct job *j, zp_err *err)
 {
     double begin = os_now();
-    struct apply_info info = {.n_ctx_validated = 0};
+    struct apply_info info = { .n_ctx_validated = 0 };
     ZP_TRY(apply_write(j->c.model, &j->p.set, j->fold, &info, j->trial, err));
     zp_status status = check_file(&j->check, j->trial, &j->result, err);
     remove(j->trial);
@@ -179,8 +193,8 @@ static zp_status try_once(struct job *j, zp_err *err)
     return status;
 }
 
-/* Follows the order further or cuts it back until the held-out bound fits (P1). The best outcome that fitted is kept;
- * one step up is tried where much of the budget is left. */
+/* Follows the order further or cuts it back until the held-out bound fits (P1). The best outcome
+ * that fitted is kept; one step up is tried where much of the budget is left. */
 static zp_status keep_promise(struct job *j, zp_err *err)
 {
     double budget = j->o->plan.budget_kl;
@@ -198,7 +212,8 @@ static zp_status keep_promise(struct job *j, zp_err *err)
             if (!worth || j->n_checks >= MOST_CHECKS) return ZP_OK;
             up_tried = true;
             size_t hi = fits + fits / 4 + grain;
-            ZP_TRY(plan_search(&j->p, &j->c, j->fold, fits, hi < j->p.n_units ? hi : j->p.n_units, grain, aim, err));
+            ZP_TRY(plan_search(&j->p, &j->c, j->fold, fits, hi < j->p.n_units ? hi : j->p.n_units,
+                               grain, aim, err));
             if (j->p.n_used == fits) return ZP_OK;
         } else {
             size_t hi = j->p.n_used ? j->p.n_used - 1 : 0;
@@ -226,27 +241,33 @@ static zp_status report(const struct job *j, char **json, zp_err *err)
     json_t *set;
     ZP_TRY(kv_bytes_per_token(j, &kv, err));
     ZP_TRY(gateset_to_json(g, &set, err));
-    json_t *o = json_pack("{ss ss si sf sI sI sf sf sf sf sf sf sf sf si si si sI si sI sb sf sf sf si si si si}", "format",
-                          "zerope-evaporate", "file", j->out, "ctx", (int)j->c.n_ctx, "budget_kl",
-                          j->o->plan.budget_kl, "closed", (json_int_t)gateset_closed(g), "total",
-                          (json_int_t)gateset_total(g), "kl_mean", r->kl_mean, "kl_hi", r->kl_hi, "kl_last200",
-                          r->kl_last200, "kl_p99", r->kl_p99, "kl_max", r->kl_max, "ppl_before", exp(r->nll_before),
-                          "ppl_after", exp(r->nll_after), "top1_agree", r->top1, "heads_none",
-                          (int)gateset_heads_none(g), "heads_local", (int)gateset_heads_local(g), "layers_none",
-                          (int)gateset_layers_none(g), "kv_bytes_per_token", (json_int_t)kv, "windows_check",
-                          (int)r->n_windows, "positions_check", (json_int_t)r->n_positions, "folded", j->fold != NULL,
-                          "seconds_scan", j->seconds_scan, "seconds_plan", j->seconds_plan, "seconds_check",
-                          j->seconds_check, "checks", (int)j->n_checks, "n_layer", (int)g->n_layer, "n_kv",
-                          (int)g->n_kv, "n_pair", (int)g->n_pair);
+    json_t *o = json_pack(
+        "{ss ss si sf sI sI sf sf sf sf sf sf sf sf si si si sI si sI sb sf sf sf si si si si}",
+        "format", "zerope-evaporate", "file", j->out, "ctx", (int)j->c.n_ctx, "budget_kl",
+        j->o->plan.budget_kl, "closed", (json_int_t)gateset_closed(g), "total",
+        (json_int_t)gateset_total(g), "kl_mean", r->kl_mean, "kl_hi", r->kl_hi, "kl_last200",
+        r->kl_last200, "kl_p99", r->kl_p99, "kl_max", r->kl_max, "ppl_before", exp(r->nll_before),
+        "ppl_after", exp(r->nll_after), "top1_agree", r->top1, "heads_none",
+        (int)gateset_heads_none(g), "heads_local", (int)gateset_heads_local(g), "layers_none",
+        (int)gateset_layers_none(g), "kv_bytes_per_token", (json_int_t)kv, "windows_check",
+        (int)r->n_windows, "positions_check", (json_int_t)r->n_positions, "folded", j->fold != NULL,
+        "seconds_scan", j->seconds_scan, "seconds_plan", j->seconds_plan, "seconds_check",
+        j->seconds_check, "checks", (int)j->n_checks, "n_layer", (int)g->n_layer, "n_kv",
+        (int)g->n_kv, "n_pair", (int)g->n_pair);
     zp_status status = ZP_OK;
     if (!o || json_object_update(o, set) != 0)
-        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for the report");
+        status =
+            status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for the report");
     if (o && j->check.original.n_ctx) {
-        json_object_set_new(o, "promise", json_sprintf("mean KL(original || new) <= %g nats a token at %u tokens "
-                            "(95 %% upper bound %.5f, %u held-out windows, positions >= %u)", j->o->plan.budget_kl,
-                            j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
+        json_object_set_new(
+            o, "promise",
+            json_sprintf("mean KL(original || new) <= %g nats a token at %u tokens "
+                         "(95 %% upper bound %.5f, %u held-out windows, positions >= %u)",
+                         j->o->plan.budget_kl, j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
         if (j->c.docs.single_file)
-            json_object_set_new(o, "note", json_string("one text file was given: its parts stand in for documents"));
+            json_object_set_new(
+                o, "note",
+                json_string("one text file was given: its parts stand in for documents"));
     }
     if (status == ZP_OK) status = evapfile_text(o, json, err);
     json_decref(o);
@@ -258,18 +279,21 @@ static zp_status write_final(struct job *j, zp_err *err)
 {
     char *recipe;
     ZP_TRY(recipe_text(j, &recipe, err));
-    struct apply_info info = {.n_ctx_validated = j->o->close_all ? 0 : j->c.n_ctx, .recipe = recipe};
+    struct apply_info info = { .n_ctx_validated = j->o->close_all ? 0 : j->c.n_ctx,
+                               .recipe = recipe };
     zp_status status = apply_write(j->c.model, &j->p.set, j->fold, &info, j->out, err);
     mem_free(recipe);
     if (status == ZP_OK && j->o->plan_out)
-        status = evapfile_write_plan(&j->p, (struct evapfile_paths){j->model, j->text}, j->o->plan_out, err);
+        status = evapfile_write_plan(&j->p, (struct evapfile_paths){ j->model, j->text },
+                                     j->o->plan_out, err);
     return status;
 }
 
 static zp_status run(struct job *j, char **json, zp_err *err)
 {
     const zp_evaporate_options *o = j->o;
-    ZP_FAIL_IF(!o->close_all && !(o->plan.budget_kl > 0.0), err, ZP_USAGE, "a KL budget above 0 is needed (--budget-kl)");
+    ZP_FAIL_IF(!o->close_all && !(o->plan.budget_kl > 0.0), err, ZP_USAGE,
+               "a KL budget above 0 is needed (--budget-kl)");
     struct calib_options co = bench_options(j->model, j->text, &j->scan_options);
     ZP_TRY(calib_open(&j->c, &co, err));
     if (!o->plan.no_fold && fold_is_possible(&j->c)) {
@@ -277,16 +301,16 @@ static zp_status run(struct job *j, char **json, zp_err *err)
         j->fold = &j->fold_memory;
     }
     uint32_t n = o->n_windows_check ? o->n_windows_check : LEAST_WINDOWS;
-    ZP_TRY(check_open(&j->check, j->c.engine, &j->c.docs, j->c.n_ctx, n, n < LEAST_WINDOWS ? n : LEAST_WINDOWS,
-                      j->c.progress, err));
+    ZP_TRY(check_open(&j->check, j->c.engine, &j->c.docs, j->c.n_ctx, n,
+                      n < LEAST_WINDOWS ? n : LEAST_WINDOWS, j->c.progress, err));
     ZP_TRY(get_plan(j, err));
     ZP_TRY(keep_promise(j, err));
     ZP_TRY(write_final(j, err));
     return report(j, json, err);
 }
 
-zp_status zp_evaporate_run(const char *model, const char *text, const zp_evaporate_options *options, const char *out,
-                           char **json, zp_err *err)
+zp_status zp_evaporate_run(const char *model, const char *text, const zp_evaporate_options *options,
+                           const char *out, char **json, zp_err *err)
 {
     *json = NULL;
     struct job *j = mem_zalloc(MEM_EVAP, sizeof *j);
@@ -295,8 +319,10 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     j->scan_options = scan_options(&options->scan);
     j->scan_options.local_window = options->plan.local_window;
     int n = snprintf(j->trial, sizeof j->trial, "%s.trial", out);
-    zp_status status = n > 0 && (size_t)n < sizeof j->trial ? run(j, json, err)
-                       : status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "the output path is too long");
+    zp_status status =
+        n > 0 && (size_t)n < sizeof j->trial
+            ? run(j, json, err)
+            : status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "the output path is too long");
     if (j->has_plan) plan_free(&j->p);
     if (j->has_scan) scan_free(&j->s);
     check_close(&j->check);

@@ -1,11 +1,13 @@
 /* fold.c: least-squares stand-ins for closed pairs.
  * Owns: the factors. Does not know: which gates should close, files.
  *
- * A pair's logit is Re(q conj(k) e^{i theta d}), q and k its two channels as complex numbers, d the distance. Closed, it
- * is Re(w q conj(k)) with w = 1; the best w is found by least squares over the keys of each query, weighted by the
- * original's attention and centred a query (softmax ignores a shift), all closed pairs of a head together:
+ * A pair's logit is Re(q conj(k) e^{i theta d}), q and k its two channels as complex numbers, d the
+ * distance. Closed, it is Re(w q conj(k)) with w = 1; the best w is found by least squares over the
+ * keys of each query, weighted by the original's attention and centred a query (softmax ignores a
+ * shift), all closed pairs of a head together:
  *
- *   features of pair s at key j:  Re(q_s conj(k_s)),  -Im(q_s conj(k_s));   target: sum_s Re(q_s conj(k_s) e^{i theta d})
+ *   features of pair s at key j:  Re(q_s conj(k_s)),  -Im(q_s conj(k_s));   target: sum_s Re(q_s
+ *   conj(k_s) e^{i theta d})
  *
  * with a ridge towards w = 1. O1 pairs that stay open are not touched. */
 #include "evap/fold.h"
@@ -26,7 +28,8 @@ zp_status fold_open(struct fold *f, struct calib *c, zp_err *err)
     const struct hparams *h = &c->model->h;
     memset(f, 0, sizeof *f);
     f->n_layer = h->n_layer, f->n_head = h->n_head, f->n_pair = c->model->position.n_pair;
-    size_t factors = (size_t)f->n_layer * f->n_head * f->n_pair, rows = (size_t)h->n_layer * h->n_head * h->d_head;
+    size_t factors = (size_t)f->n_layer * f->n_head * f->n_pair,
+           rows = (size_t)h->n_layer * h->n_head * h->d_head;
     f->w = mem_array(MEM_EVAP, factors * 2, sizeof *f->w);
     f->backup = mem_array(MEM_EVAP, rows * h->d_model, sizeof *f->backup);
     f->bias_backup = mem_zalloc(MEM_EVAP, rows * sizeof *f->bias_backup);
@@ -51,13 +54,15 @@ void fold_free(struct fold *f)
     memset(f, 0, sizeof *f);
 }
 
-/* ---- installing ------------------------------------------------------------------------------------------------------- */
+/* ---- installing ------------------------------------------------------------------------------ */
 
-static void write_bias(const struct fold *f, struct calib *c, uint32_t layer, size_t row, float wr, float wi)
+static void write_bias(const struct fold *f, struct calib *c, uint32_t layer, size_t row, float wr,
+                       float wi)
 {
     const struct hparams *h = &c->model->h;
     const float *old = f->bias_backup + (size_t)layer * h->n_head * h->d_head + row;
-    float *bias = (float *)(uintptr_t)c->engine->weights.layers[layer].q_bias; /* the calibration engine is ours */
+    float *bias = (float *)(uintptr_t)c->engine->weights.layers[layer]
+                      .q_bias; /* the calibration engine is ours */
     if (!bias) return;
     bias[row] = wr * old[0] - wi * old[1];
     bias[row + 1] = wi * old[0] + wr * old[1];
@@ -72,13 +77,16 @@ static void write_rows(const struct fold *f, struct calib *c, bool folded)
     for (uint32_t l = 0; mixed && l < h->n_layer; l++)
         for (uint32_t head = 0; head < h->n_head; head++)
             for (uint32_t s = 0; s < p->n_pair; s++) {
-                uint32_t kv = head / (h->n_head / h->n_kv), pair = p->heads[l * h->n_kv + kv].pair[s];
+                uint32_t kv = head / (h->n_head / h->n_kv),
+                         pair = p->heads[l * h->n_kv + kv].pair[s];
                 const float *w = f->w + (((size_t)l * f->n_head + head) * f->n_pair + pair) * 2;
                 size_t row = (size_t)head * h->d_head + 2 * s;
-                const float *a = f->backup + ((size_t)l * h->n_head * h->d_head + row) * d, *b = a + d;
+                const float *a = f->backup + ((size_t)l * h->n_head * h->d_head + row) * d,
+                            *b = a + d;
                 float wr = folded ? w[0] : 1.0f, wi = folded ? w[1] : 0.0f;
                 if (w[0] == 1.0f && w[1] == 0.0f) continue;
-                for (size_t i = 0; i < d; i++) mixed[i] = wr * a[i] - wi * b[i], mixed[d + i] = wi * a[i] + wr * b[i];
+                for (size_t i = 0; i < d; i++)
+                    mixed[i] = wr * a[i] - wi * b[i], mixed[d + i] = wi * a[i] + wr * b[i];
                 kern_mat_set_row_f32(&c->engine->weights.layers[l].mat[W_Q], row, mixed);
                 kern_mat_set_row_f32(&c->engine->weights.layers[l].mat[W_Q], row + 1, mixed + d);
                 write_bias(f, c, l, row, wr, wi);
@@ -96,15 +104,15 @@ void fold_remove(const struct fold *f, struct calib *c)
     write_rows(f, c, false);
 }
 
-/* ---- fitting ----------------------------------------------------------------------------------------------------------- */
+/* ---- fitting --------------------------------------------------------------------------------- */
 
-struct room {          /* of one worker */
-    double *a, *b;     /* normal matrix (n, n) and right side (n) of the head in work */
-    double *mean;      /* (n + 1) */
-    float *feature;    /* (n + 1): features, then the target */
-    float *p;          /* (n_ctx) attention of one query */
-    float *cs;         /* (n_pair, 2) */
-    double *matrix;    /* (n, n) solver copy */
+struct room {       /* of one worker */
+    double *a, *b;  /* normal matrix (n, n) and right side (n) of the head in work */
+    double *mean;   /* (n + 1) */
+    float *feature; /* (n + 1): features, then the target */
+    float *p;       /* (n_ctx) attention of one query */
+    float *cs;      /* (n_pair, 2) */
+    double *matrix; /* (n, n) solver copy */
 };
 
 struct fit {
@@ -127,12 +135,14 @@ static uint32_t closed_slots(const struct fit *t, uint32_t kv, uint16_t *slots)
 }
 
 /* Attention of the original at one query: p (at + 1), window respected. */
-static void original_attention(const struct fit *t, const float *q_rot, const float *k_rot, uint32_t kv, uint32_t at,
-                               float *p)
+static void original_attention(const struct fit *t, const float *q_rot, const float *k_rot,
+                               uint32_t head, uint32_t at, float *p)
 {
     const struct hparams *h = &t->c->model->h;
+    uint32_t kv = head / (h->n_head / h->n_kv);
     uint32_t lo = position_reach(&t->c->model->position, t->layer, kv, at);
-    float max = -INFINITY, sum = 0.0f, scale = position_query_scale(&t->c->model->position, t->layer, at + 1 - lo);
+    float max = -INFINITY, sum = 0.0f,
+          scale = position_query_scale(&t->c->model->position, t->layer, head, at + 1 - lo);
     for (uint32_t j = lo; j <= at; j++) {
         const float *k = k_rot + ((size_t)j * h->n_kv + kv) * h->d_head;
         float dot = 0.0f;
@@ -145,17 +155,20 @@ static void original_attention(const struct fit *t, const float *q_rot, const fl
 }
 
 /* Adds one query's weighted, centred products to the head's normal equations. */
-static void add_query(const struct fit *t, struct room *r, const float *q, const float *q_rot, const float *k,
-                      const float *k_rot, uint32_t kv, uint32_t at, const uint16_t *slots, uint32_t n_slots)
+static void add_query(const struct fit *t, struct room *r, const float *q, const float *q_rot,
+                      const float *k, const float *k_rot, uint32_t head, uint32_t at,
+                      const uint16_t *slots, uint32_t n_slots)
 {
     const struct hparams *h = &t->c->model->h;
+    uint32_t kv = head / (h->n_head / h->n_kv);
     uint32_t n = 2 * n_slots;
-    original_attention(t, q_rot, k_rot, kv, at, r->p);
+    original_attention(t, q_rot, k_rot, head, at, r->p);
     memset(r->mean, 0, (n + 1) * sizeof *r->mean);
     double total = 0.0;
     for (uint32_t j = 0; j <= at; j++) {
         if (r->p[j] < least_weight) continue;
-        const float *kj = k + ((size_t)j * h->n_kv + kv) * h->d_head, *kr = k_rot + ((size_t)j * h->n_kv + kv) * h->d_head;
+        const float *kj = k + ((size_t)j * h->n_kv + kv) * h->d_head,
+                    *kr = k_rot + ((size_t)j * h->n_kv + kv) * h->d_head;
         float y = 0.0f;
         for (uint32_t i = 0; i < n_slots; i++) {
             uint32_t c = 2u * slots[i];
@@ -179,7 +192,8 @@ static void add_query(const struct fit *t, struct room *r, const float *q, const
     }
 }
 
-/* Cholesky solution of (A + ridge D) x = b + ridge D x0, x0 = (1, 0, 1, 0, ...). False if A is not positive. */
+/* Cholesky solution of (A + ridge D) x = b + ridge D x0, x0 = (1, 0, 1, 0, ...). False if A is not
+ * positive. */
 static bool solve(struct room *r, uint32_t n)
 {
     double trace = 0.0, *m = r->matrix;
@@ -209,12 +223,14 @@ static bool solve(struct room *r, uint32_t n)
     return true;
 }
 
-static void rotate_at(const struct fit *t, uint32_t kv, uint32_t at, float *x, float *cs_all, float *room)
+static void rotate_at(const struct fit *t, uint32_t kv, uint32_t at, float *x, float *cs_all,
+                      float *room)
 {
     const struct position *p = &t->c->model->position;
     const float *cs;
     position_angles(p, p->angle_set[t->layer], at, cs_all);
-    uint32_t n = position_head_cs(p, (struct position_view){ZP_MODE_FULL, NULL, false}, t->layer, kv, cs_all, room, &cs);
+    uint32_t n = position_head_cs(p, (struct position_view){ ZP_MODE_FULL, NULL, false }, t->layer,
+                                  kv, cs_all, room, &cs);
     if (n) t->c->engine->kern.rotate(x, cs, n);
 }
 
@@ -229,20 +245,24 @@ static void fit_head(struct fit *t, struct room *r, uint32_t head)
     memset(r->b, 0, n * sizeof *r->b);
     for (uint32_t w = 0; w < t->n_windows; w++) {
         size_t nq = (size_t)h->n_head * h->d_head, nkv = (size_t)h->n_kv * h->d_head;
-        const float *q = t->q + w * t->n_tok * nq, *k = t->k + w * t->n_tok * nkv, *kr = t->k_rot + w * t->n_tok * nkv;
+        const float *q = t->q + w * t->n_tok * nq, *k = t->k + w * t->n_tok * nkv,
+                    *kr = t->k_rot + w * t->n_tok * nkv;
         for (uint32_t i = 0; i < t->n_queries; i++) {
-            uint32_t at = t->n_tok / 8 + (uint32_t)((uint64_t)(t->n_tok * 7 / 8) * i / t->n_queries);
+            uint32_t at =
+                t->n_tok / 8 + (uint32_t)((uint64_t)(t->n_tok * 7 / 8) * i / t->n_queries);
             const float *qh = q + (size_t)at * nq + (size_t)head * h->d_head;
             float q_rot[1024], room[1024];
             memcpy(q_rot, qh, h->d_head * sizeof *q_rot);
             rotate_at(t, kv, at, q_rot, r->cs, room);
-            add_query(t, r, qh, q_rot, k, kr, kv, at, slots, n_slots);
+            add_query(t, r, qh, q_rot, k, kr, head, at, slots, n_slots);
         }
     }
     bool solved = solve(r, n);
     const struct position_head *ph = &t->c->model->position.heads[t->layer * h->n_kv + kv];
     for (uint32_t i = 0; i < n_slots; i++) {
-        float *w = t->f->w + (((size_t)t->layer * t->f->n_head + head) * t->f->n_pair + ph->pair[slots[i]]) * 2;
+        float *w =
+            t->f->w +
+            (((size_t)t->layer * t->f->n_head + head) * t->f->n_pair + ph->pair[slots[i]]) * 2;
         w[0] = solved ? (float)r->b[2 * i] : 1.0f;
         w[1] = solved ? (float)r->b[2 * i + 1] : 0.0f;
     }
@@ -251,7 +271,8 @@ static void fit_head(struct fit *t, struct room *r, uint32_t head)
 static void fit_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct fit *t = arg;
-    for (uint32_t head = thread; head < t->f->n_head; head += n_threads) fit_head(t, &t->rooms[thread], head);
+    for (uint32_t head = thread; head < t->f->n_head; head += n_threads)
+        fit_head(t, &t->rooms[thread], head);
 }
 
 static void rotate_worker(void *arg, uint32_t thread, uint32_t n_threads)
@@ -269,11 +290,15 @@ static void rotate_worker(void *arg, uint32_t thread, uint32_t n_threads)
         }
 }
 
-/* ---- layers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
-struct copy { struct fit *t; uint32_t window; };
+struct copy {
+    struct fit *t;
+    uint32_t window;
+};
 
-static void copy_qk(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k, const float *v)
+static void copy_qk(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k,
+                    const float *v)
 {
     struct copy *c = arg;
     const struct hparams *h = &c->t->c->model->h;
@@ -291,13 +316,17 @@ static zp_status layer_qk(struct fit *t, zp_err *err)
     for (uint32_t w = 0; w < t->n_windows; w++) {
         zp_seq *seq;
         ZP_TRY(zp_seq_open(&seq, e, NULL, err));
-        zp_item item = {seq, t->c->windows.at[w].ids, t->n_tok, ZP_WANT_NONE};
-        struct engine_job job = {.items = &item, .n_items = 1, .layer_begin = t->layer, .layer_end = t->layer + 1,
-                                 .x_in = t->c->at_layer + ((size_t)w * e->model->h.n_layer + t->layer) * row};
-        struct copy copy = {t, w};
-        e->forward.hooks = (struct forward_hooks){.arg = &copy, .at_qkv = copy_qk};
+        zp_item item = { seq, t->c->windows.at[w].ids, t->n_tok, ZP_WANT_NONE };
+        struct engine_job job = { .items = &item,
+                                  .n_items = 1,
+                                  .layer_begin = t->layer,
+                                  .layer_end = t->layer + 1,
+                                  .x_in = t->c->at_layer +
+                                          ((size_t)w * e->model->h.n_layer + t->layer) * row };
+        struct copy copy = { t, w };
+        e->forward.hooks = (struct forward_hooks){ .arg = &copy, .at_qkv = copy_qk };
         zp_status status = engine_run(e, &job, err);
-        e->forward.hooks = (struct forward_hooks){0};
+        e->forward.hooks = (struct forward_hooks){ 0 };
         zp_seq_close(seq);
         ZP_TRY(status);
     }
@@ -340,13 +369,16 @@ static zp_status fit_layers(struct fit *t, zp_err *err)
     return ZP_OK;
 }
 
-zp_status fold_fit(struct fold *f, struct calib *c, const struct gateset *set, uint32_t n_windows, uint32_t n_queries,
-                   zp_err *err)
+zp_status fold_fit(struct fold *f, struct calib *c, const struct gateset *set, uint32_t n_windows,
+                   uint32_t n_queries, zp_err *err)
 {
-    struct fit t = {.c = c, .f = f, .set = set, .n_queries = n_queries, .n_tok = c->n_ctx, .arena.tag = MEM_EVAP};
+    struct fit t = {
+        .c = c, .f = f, .set = set, .n_queries = n_queries, .n_tok = c->n_ctx, .arena.tag = MEM_EVAP
+    };
     t.n_windows = n_windows < c->n_restart ? n_windows : c->n_restart;
     fold_remove(f, c);
-    for (size_t i = 0; i < (size_t)f->n_layer * f->n_head * f->n_pair; i++) f->w[2 * i] = 1.0f, f->w[2 * i + 1] = 0.0f;
+    for (size_t i = 0; i < (size_t)f->n_layer * f->n_head * f->n_pair; i++)
+        f->w[2 * i] = 1.0f, f->w[2 * i + 1] = 0.0f;
     zp_status status = fit_layers(&t, err);
     arena_free(&t.arena);
     return status;

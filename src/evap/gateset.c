@@ -7,7 +7,9 @@
 
 zp_status gateset_open(struct gateset *g, const struct position *p, zp_err *err)
 {
-    *g = (struct gateset){.n_layer = p->n_layer, .n_kv = p->n_kv, .n_pair = p->n_pair, .n_sink = p->n_sink};
+    *g = (struct gateset){
+        .n_layer = p->n_layer, .n_kv = p->n_kv, .n_pair = p->n_pair, .n_sink = p->n_sink
+    };
     g->open = mem_zalloc(MEM_EVAP, gateset_total(g));
     g->window = mem_zalloc(MEM_EVAP, (size_t)g->n_layer * g->n_kv * sizeof *g->window);
     if (!g->open || !g->window) {
@@ -16,7 +18,8 @@ zp_status gateset_open(struct gateset *g, const struct position *p, zp_err *err)
     }
     for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++) {
         g->window[i] = p->heads[i].window;
-        for (uint32_t s = 0; s < p->heads[i].n_open; s++) g->open[(size_t)i * p->n_pair + p->heads[i].pair[s]] = 1;
+        for (uint32_t s = 0; s < p->heads[i].n_open; s++)
+            g->open[(size_t)i * p->n_pair + p->heads[i].pair[s]] = 1;
     }
     return ZP_OK;
 }
@@ -107,7 +110,8 @@ zp_status gateset_to_json(const struct gateset *g, json_t **out, zp_err *err)
                 if (!g->open[gateset_at(g, l, k, i)])
                     json_array_append_new(closed, json_pack("[iii]", (int)l, (int)k, (int)i));
         }
-    *out = json_pack("{sosos:i}", "closed_gates", closed, "local_heads", local, "sinks", (int)g->n_sink);
+    *out = json_pack("{sosos:i}", "closed_gates", closed, "local_heads", local, "sinks",
+                     (int)g->n_sink);
     ZP_FAIL_IF(!*out, err, ZP_NO_MEMORY, "not enough memory for the plan document");
     return ZP_OK;
 }
@@ -116,28 +120,31 @@ static zp_status read_triple(const json_t *item, uint32_t n[3], const char *what
 {
     for (size_t i = 0; i < 3; i++) {
         const json_t *v = json_array_get(item, i);
-        ZP_FAIL_IF(!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX, err,
-                   ZP_BAD_INPUT, "%s: each item must be three numbers", what);
+        ZP_FAIL_IF(!json_is_integer(v) || json_integer_value(v) < 0 ||
+                       json_integer_value(v) > INT32_MAX,
+                   err, ZP_BAD_INPUT, "%s: each item must be three numbers", what);
         n[i] = (uint32_t)json_integer_value(v);
     }
     return ZP_OK;
 }
 
-zp_status gateset_from_json(struct gateset *g, const json_t *closed, const json_t *local, zp_err *err)
+zp_status gateset_from_json(struct gateset *g, const json_t *closed, const json_t *local,
+                            zp_err *err)
 {
     for (size_t i = 0; i < json_array_size(closed); i++) {
         uint32_t n[3];
         ZP_TRY(read_triple(json_array_get(closed, i), n, "closed_gates", err));
         ZP_FAIL_IF(n[0] >= g->n_layer || n[1] >= g->n_kv || n[2] >= g->n_pair, err, ZP_BAD_INPUT,
-                   "the plan closes gate [%u, %u, %u]; the model has %u x %u x %u", n[0], n[1], n[2], g->n_layer, g->n_kv,
-                   g->n_pair);
+                   "the plan closes gate [%u, %u, %u]; the model has %u x %u x %u", n[0], n[1],
+                   n[2], g->n_layer, g->n_kv, g->n_pair);
         g->open[gateset_at(g, n[0], n[1], n[2])] = 0;
     }
     for (size_t i = 0; i < json_array_size(local); i++) {
         uint32_t n[3];
         ZP_TRY(read_triple(json_array_get(local, i), n, "local_heads", err));
         ZP_FAIL_IF(n[0] >= g->n_layer || n[1] >= g->n_kv, err, ZP_BAD_INPUT,
-                   "the plan shortens head [%u, %u]; the model has %u x %u", n[0], n[1], g->n_layer, g->n_kv);
+                   "the plan shortens head [%u, %u]; the model has %u x %u", n[0], n[1], g->n_layer,
+                   g->n_kv);
         g->window[n[0] * g->n_kv + n[1]] = n[2];
     }
     return ZP_OK;

@@ -1,4 +1,5 @@
-/* gateset.h: which gates are closed and which heads are local: the state that plans move through. */
+/* gateset.h: which gates are closed and which heads are local: the state that plans move
+ * through. */
 #ifndef EVAP_GATESET_H
 #define EVAP_GATESET_H
 
@@ -7,8 +8,8 @@
 
 struct gateset {
     uint32_t n_layer, n_kv, n_pair;
-    uint8_t *open;      /* (n_layer, n_kv, n_pair) by original pair: 1 open, 0 closed */
-    uint32_t *window;   /* (n_layer, n_kv) reach of local heads, 0 = unlimited */
+    uint8_t *open;    /* (n_layer, n_kv, n_pair) by original pair: 1 open, 0 closed */
+    uint32_t *window; /* (n_layer, n_kv) reach of local heads, 0 = unlimited */
     uint32_t n_sink;
 };
 
@@ -16,7 +17,7 @@ struct gateset {
 zp_status gateset_open(struct gateset *g, const struct position *p, zp_err *err);
 zp_status gateset_copy(struct gateset *to, const struct gateset *from, zp_err *err);
 void gateset_free(struct gateset *g);
-void gateset_apply(const struct gateset *g, struct zp_engine *e);  /* until gateset_release */
+void gateset_apply(const struct gateset *g, struct zp_engine *e); /* until gateset_release */
 void gateset_release(struct zp_engine *e);
 
 static inline size_t gateset_at(const struct gateset *g, uint32_t layer, uint32_t kv, uint32_t pair)
@@ -34,6 +35,7 @@ uint32_t gateset_layers_none(const struct gateset *g);
 
 /* Closed gates as [[layer, kv, pair], ...], local heads as [[layer, kv, window], ...]. */
 zp_status gateset_to_json(const struct gateset *g, json_t **out, zp_err *err);
-zp_status gateset_from_json(struct gateset *g, const json_t *closed, const json_t *local, zp_err *err);
+zp_status gateset_from_json(struct gateset *g, const json_t *closed, const json_t *local,
+                            zp_err *err);
 
 #endif

@@ -1,17 +1,20 @@
 /* plan.c: greedy closing in the order of importance, measured again and again, never summed.
  * Owns: the order of units and how far it is followed. Does not know: files, held-out text.
- * N1 a plan's KL is measured on the whole model with everything in it closed at once, at the plan's own length.
- * N2 after part of the order is closed the rest is ranked anew, given what is closed (errors interact). */
+ * N1 a plan's KL is measured on the whole model with everything in it closed at once, at the plan's
+ *    own length.
+ * N2 after part of the order is closed the rest is ranked anew, given what is closed (errors
+ *    interact). */
 #include "evap/plan.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double retrieval_weight = 0.05; /* nats of prose KL that a nat of lost retrieval is worth */
+static const double retrieval_weight =
+    0.05; /* nats of prose KL that a nat of lost retrieval is worth */
 
-static zp_status init(struct plan *p, const struct scan *s, const zp_plan_options *o, const struct position *position,
-                      zp_err *err)
+static zp_status init(struct plan *p, const struct scan *s, const zp_plan_options *o,
+                      const struct position *position, zp_err *err)
 {
     memset(p, 0, sizeof *p);
     p->arena.tag = MEM_EVAP;
@@ -19,7 +22,8 @@ static zp_status init(struct plan *p, const struct scan *s, const zp_plan_option
     p->budget_kl = o->budget_kl;
     p->local_window = o->local_window;
     size_t heads = (size_t)s->n_layer * s->n_kv;
-    p->units = arena_array(&p->arena, heads * s->n_pair + heads + s->n_layer + s->n_pair, sizeof *p->units);
+    p->units = arena_array(&p->arena, heads * s->n_pair + heads + s->n_layer + s->n_pair,
+                           sizeof *p->units);
     p->model_sha256 = arena_strndup(&p->arena, s->model_sha256, strlen(s->model_sha256));
     ZP_FAIL_IF(!p->units || !p->model_sha256, err, ZP_NO_MEMORY, "not enough memory for the plan");
     return gateset_open(&p->set, position, err);
@@ -32,7 +36,7 @@ void plan_free(struct plan *p)
     memset(p, 0, sizeof *p);
 }
 
-/* ---- units ----------------------------------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 static int by_cost(const void *a, const void *b)
 {
@@ -47,30 +51,36 @@ static void use_unit(const struct plan *p, struct gateset *g, const struct unit 
 {
     if (u->kind == UNIT_GATE) g->open[gateset_at(g, u->layer, u->kv, u->pair)] = 0;
     if (u->kind == UNIT_PAIR)
-        for (uint32_t h = 0; h < g->n_layer * g->n_kv; h++) g->open[(size_t)h * g->n_pair + u->pair] = 0;
-    if (u->kind == UNIT_LAYER) memset(g->open + gateset_at(g, u->layer, 0, 0), 0, (size_t)g->n_kv * g->n_pair);
+        for (uint32_t h = 0; h < g->n_layer * g->n_kv; h++)
+            g->open[(size_t)h * g->n_pair + u->pair] = 0;
+    if (u->kind == UNIT_LAYER)
+        memset(g->open + gateset_at(g, u->layer, 0, 0), 0, (size_t)g->n_kv * g->n_pair);
     if (u->kind == UNIT_LOCAL) {
         g->window[u->layer * g->n_kv + u->kv] = p->local_window;
         g->n_sink = SCAN_SINKS;
     }
 }
 
-static zp_status set_of(const struct plan *p, const struct position *position, size_t n, struct gateset *g, zp_err *err)
+static zp_status set_of(const struct plan *p, const struct position *position, size_t n,
+                        struct gateset *g, zp_err *err)
 {
     ZP_TRY(gateset_open(g, position, err));
     for (size_t i = 0; i < n; i++) use_unit(p, g, &p->units[i]);
     return ZP_OK;
 }
 
-/* Gates that are still open after the first `kept` units, cheapest first, replace the rest of the order. */
-static void rank_gates(struct plan *p, const struct gateset *now, const double *importance, size_t kept)
+/* Gates that are still open after the first `kept` units, cheapest first, replace the rest of the
+ * order. */
+static void rank_gates(struct plan *p, const struct gateset *now, const double *importance,
+                       size_t kept)
 {
     p->n_units = kept;
     for (uint16_t l = 0; l < now->n_layer; l++)
         for (uint16_t k = 0; k < now->n_kv; k++)
             for (uint16_t i = 0; i < now->n_pair; i++) {
                 size_t at = gateset_at(now, l, k, i);
-                if (now->open[at]) p->units[p->n_units++] = (struct unit){UNIT_GATE, l, k, i, importance[at]};
+                if (now->open[at])
+                    p->units[p->n_units++] = (struct unit){ UNIT_GATE, l, k, i, importance[at] };
             }
     qsort(p->units + kept, p->n_units - kept, sizeof *p->units, by_cost);
 }
@@ -79,14 +89,16 @@ static void rank_pairs(struct plan *p, const struct scan *s, bool slow_first)
 {
     for (uint16_t i = 0; i < s->n_pair; i++)
         if (s->kl_pair[i] >= 0.0)
-            p->units[p->n_units++] = (struct unit){UNIT_PAIR, 0, 0, i, slow_first ? -(double)i : s->kl_pair[i]};
+            p->units[p->n_units++] =
+                (struct unit){ UNIT_PAIR, 0, 0, i, slow_first ? -(double)i : s->kl_pair[i] };
     qsort(p->units, p->n_units, sizeof *p->units, by_cost);
 }
 
 static void rank_layers(struct plan *p, const struct scan *s)
 {
     for (uint16_t l = 0; l < s->n_layer; l++)
-        if (s->kl_layer[l] >= 0.0) p->units[p->n_units++] = (struct unit){UNIT_LAYER, l, 0, 0, s->kl_layer[l]};
+        if (s->kl_layer[l] >= 0.0)
+            p->units[p->n_units++] = (struct unit){ UNIT_LAYER, l, 0, 0, s->kl_layer[l] };
     qsort(p->units, p->n_units, sizeof *p->units, by_cost);
 }
 
@@ -97,14 +109,15 @@ static void rank_local(struct plan *p, const struct scan *s)
             size_t h = (size_t)l * s->n_kv + k;
             if (s->kl_local[h] < 0.0) continue;
             double cost = s->kl_local[h] + retrieval_weight * fmax(0.0, s->nll_rise[h]);
-            p->units[p->n_units++] = (struct unit){UNIT_LOCAL, l, k, 0, cost};
+            p->units[p->n_units++] = (struct unit){ UNIT_LOCAL, l, k, 0, cost };
         }
     qsort(p->units, p->n_units, sizeof *p->units, by_cost);
 }
 
-/* ---- search ------------------------------------------------------------------------------------------------------------ */
+/* ---- search ---------------------------------------------------------------------------------- */
 
-static zp_status measure(struct plan *p, struct calib *c, struct fold *fold, size_t n, double *kl, zp_err *err)
+static zp_status measure(struct plan *p, struct calib *c, struct fold *fold, size_t n, double *kl,
+                         zp_err *err)
 {
     ZP_TRY(plan_use(p, c, fold, n, err));
     ZP_TRY(calib_kl(c, &p->set, 0, (uint32_t)c->windows.n, kl, err));
@@ -112,8 +125,8 @@ static zp_status measure(struct plan *p, struct calib *c, struct fold *fold, siz
     return calib_step(c, "measuring the plan", n, p->n_units, err);
 }
 
-zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi, size_t grain,
-                      double target, zp_err *err)
+zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi,
+                      size_t grain, double target, zp_err *err)
 {
     double kl_lo = p->kl_mean;
     while (hi - lo > grain) {
@@ -142,10 +155,12 @@ zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n,
     return ZP_OK;
 }
 
-/* Local errors again, given the first `kept` units, and the gates behind them in their new order. */
-static zp_status rank_again(struct plan *p, struct calib *c, const struct scan *s, size_t kept, zp_err *err)
+/* Local errors again, given the first `kept` units, and the gates behind them in their new
+ * order. */
+static zp_status rank_again(struct plan *p, struct calib *c, const struct scan *s, size_t kept,
+                            zp_err *err)
 {
-    struct local_errors now = {0};
+    struct local_errors now = { 0 };
     struct scanlocal *local = NULL;
     double *importance = mem_array(MEM_EVAP, gateset_total(&p->set), sizeof *importance);
     ZP_FAIL_IF(!importance, err, ZP_NO_MEMORY, "not enough memory for the plan");
@@ -163,9 +178,10 @@ static zp_status rank_again(struct plan *p, struct calib *c, const struct scan *
     return status;
 }
 
-/* Gates after the first `kept` units: follow the scan's order, rank the last part anew, then fold and go on. */
-static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *s, struct fold *fold, size_t kept,
-                            double target, zp_err *err)
+/* Gates after the first `kept` units: follow the scan's order, rank the last part anew, then fold
+ * and go on. */
+static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *s,
+                            struct fold *fold, size_t kept, double target, zp_err *err)
 {
     size_t total = gateset_total(&p->set), grain = total / 64 + 1;
     ZP_TRY(plan_use(p, c, NULL, kept, err));
@@ -175,18 +191,21 @@ static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *
     size_t used = p->n_used - kept;
     ZP_TRY(rank_again(p, c, s, kept + used * 3 / 4, err));
     size_t hi = p->n_used + used / 2 + grain * 2;
-    ZP_TRY(plan_search(p, c, fold, p->n_used, hi < p->n_units ? hi : p->n_units, grain / 2 + 1, target, err));
+    ZP_TRY(plan_search(p, c, fold, p->n_used, hi < p->n_units ? hi : p->n_units, grain / 2 + 1,
+                       target, err));
     return ZP_OK;
 }
 
-static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o,
-                           struct fold *fold, double target, zp_err *err)
+static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s,
+                           const zp_plan_options *o, struct fold *fold, double target, zp_err *err)
 {
     ZP_TRY(init(p, s, o, &c->model->position, err));
     ZP_FAIL_IF(strcmp(s->model_sha256, c->model->sha256) != 0, err, ZP_BAD_INPUT,
-               "the scan was made of another model (hash %.12s, this file has %.12s)", s->model_sha256, c->model->sha256);
+               "the scan was made of another model (hash %.12s, this file has %.12s)",
+               s->model_sha256, c->model->sha256);
     ZP_FAIL_IF(o->local_window && s->local_window != o->local_window, err, ZP_BAD_INPUT,
-               "the scan measured local heads for a reach of %u; the plan wants %u: scan again with --local %u",
+               "the scan measured local heads for a reach of %u; the plan wants %u: scan again "
+               "with --local %u",
                s->local_window, o->local_window, o->local_window);
     if (fold) fold_remove(fold, c);
     if (o->uniform || o->uniform_slow) {
@@ -203,8 +222,8 @@ static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s
     return plan_gates(p, c, s, fold, p->n_used, target, err);
 }
 
-zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o, struct fold *fold,
-                    double target, zp_err *err)
+zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o,
+                    struct fold *fold, double target, zp_err *err)
 {
     zp_status status = plan_fill(p, c, s, o, fold, target, err);
     if (status != ZP_OK) plan_free(p);

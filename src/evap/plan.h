@@ -1,4 +1,5 @@
-/* plan.h: which gates close and which heads become local, in which order, within a budget on measured KL. */
+/* plan.h: which gates close and which heads become local, in which order, within a budget on
+ * measured KL. */
 #ifndef EVAP_PLAN_H
 #define EVAP_PLAN_H
 
@@ -8,30 +9,30 @@
 enum unit_kind { UNIT_GATE, UNIT_PAIR, UNIT_LAYER, UNIT_LOCAL };
 struct unit {
     enum unit_kind kind;
-    uint16_t layer, kv, pair;   /* PAIR: pair only; LAYER: layer only; LOCAL: layer and kv */
-    double cost;                /* estimate that ordered it */
+    uint16_t layer, kv, pair; /* PAIR: pair only; LAYER: layer only; LOCAL: layer and kv */
+    double cost;              /* estimate that ordered it */
 };
 
 struct plan {
     uint32_t n_ctx, local_window;
-    double budget_kl, kl_mean;  /* kl_mean: measured on the planning windows */
+    double budget_kl, kl_mean; /* kl_mean: measured on the planning windows */
     bool folded;
-    struct unit *units;         /* in closing order: the first n_used are closed */
+    struct unit *units; /* in closing order: the first n_used are closed */
     size_t n_units, n_used;
-    struct gateset set;         /* the outcome */
+    struct gateset set; /* the outcome */
     char *model_sha256;
     struct arena arena;
 };
 
-/* Makes a plan with KL <= target on the planning windows. fold is fitted for the outcome and left installed in the
- * calibration engine where folding is possible and wanted. */
-zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o, struct fold *fold,
-                    double target, zp_err *err);
+/* Makes a plan with KL <= target on the planning windows. fold is fitted for the outcome and left
+ * installed in the calibration engine where folding is possible and wanted. */
+zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o,
+                    struct fold *fold, double target, zp_err *err);
 /* Closes the first n units; re-fits the fold. */
 zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err);
 void plan_free(struct plan *p);
 /* Longest prefix between lo and hi units with KL <= target, to a grain; lo is assumed to fit. */
-zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi, size_t grain,
-                      double target, zp_err *err);
+zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi,
+                      size_t grain, double target, zp_err *err);
 
 #endif

@@ -1,11 +1,14 @@
 /* scan.c: measures importance.
- * Owns: which single changes are measured, and how they combine into one number a gate. Does not know: plans, files.
+ * Owns: which single changes are measured, and how they combine into one number a gate. Does not
+ * know: plans, files.
  *
- * importance(l, h, i) = local error of gate i  x  KL of closing head (l, h) / local error of closing head (l, h)
+ * importance(l, h, i) = local error of gate i  x  KL of closing head (l, h) / local error of
+ * closing head (l, h)
  *                       x  sqrt(KL of pair index i everywhere / sum of the estimates of its gates)
  *
- * The first factor ranks pairs inside a head, the second says what an error of this head is worth to the whole model,
- * the third corrects what all heads' estimates of a pair index have in common (square root: half-way, both are noisy). */
+ * The first factor ranks pairs inside a head, the second says what an error of this head is worth
+ * to the whole model, the third corrects what all heads' estimates of a pair index have in common
+ * (square root: half-way, both are noisy). */
 #include "evap/scan.h"
 
 #include <math.h>
@@ -41,10 +44,11 @@ void scan_free(struct scan *s)
     memset(s, 0, sizeof *s);
 }
 
-/* ---- exact one-at-a-time KL ------------------------------------------------------------------------------------------- */
+/* ---- exact one-at-a-time KL ------------------------------------------------------------------ */
 
 /* Closes gates of a box of (layers, heads, pairs); false if nothing in it was open. */
-static bool close_box(struct gateset *g, uint32_t l0, uint32_t l1, uint32_t k0, uint32_t k1, uint32_t i0, uint32_t i1)
+static bool close_box(struct gateset *g, uint32_t l0, uint32_t l1, uint32_t k0, uint32_t k1,
+                      uint32_t i0, uint32_t i1)
 {
     bool any = false;
     for (uint32_t l = l0; l < l1; l++)
@@ -57,8 +61,8 @@ static bool close_box(struct gateset *g, uint32_t l0, uint32_t l1, uint32_t k0, 
     return any;
 }
 
-static zp_status kl_of_box(const struct scan *s, struct calib *c, const struct gateset *file, const uint32_t box[6],
-                           double *kl, zp_err *err)
+static zp_status kl_of_box(const struct scan *s, struct calib *c, const struct gateset *file,
+                           const uint32_t box[6], double *kl, zp_err *err)
 {
     struct gateset g;
     ZP_TRY(gateset_copy(&g, file, err));
@@ -70,13 +74,15 @@ static zp_status kl_of_box(const struct scan *s, struct calib *c, const struct g
     return status;
 }
 
-static zp_status measure_boxes(struct scan *s, struct calib *c, const struct gateset *file, zp_err *err)
+static zp_status measure_boxes(struct scan *s, struct calib *c, const struct gateset *file,
+                               zp_err *err)
 {
     uint32_t L = s->n_layer, K = s->n_kv, P = s->n_pair;
     uint64_t total = L * K + (K > 1 ? L : 0) + P, done = 0;
     for (uint32_t l = 0; l < L; l++)
         for (uint32_t k = 0; k < K; k++) {
-            ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){l, l + 1, k, k + 1, 0, P}, &s->kl_head[l * K + k], err));
+            ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){ l, l + 1, k, k + 1, 0, P },
+                             &s->kl_head[l * K + k], err));
             ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
         }
     for (uint32_t l = 0; l < L; l++) {
@@ -84,24 +90,25 @@ static zp_status measure_boxes(struct scan *s, struct calib *c, const struct gat
             s->kl_layer[l] = s->kl_head[l];
             continue;
         }
-        ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){l, l + 1, 0, K, 0, P}, &s->kl_layer[l], err));
+        ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){ l, l + 1, 0, K, 0, P }, &s->kl_layer[l], err));
         ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
     }
     for (uint32_t i = 0; i < P; i++) {
-        ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){0, L, 0, K, i, i + 1}, &s->kl_pair[i], err));
+        ZP_TRY(kl_of_box(s, c, file, (uint32_t[]){ 0, L, 0, K, i, i + 1 }, &s->kl_pair[i], err));
         ZP_TRY(calib_step(c, "KL of heads, layers, pairs", ++done, total, err));
     }
     return ZP_OK;
 }
 
-/* ---- local heads --------------------------------------------------------------------------------------------------------- */
+/* ---- local heads ----------------------------------------------------------------------------- */
 
-/* Retrieval prompts with the original's stream before each layer, so that a head's change restarts at its layer. */
+/* Retrieval prompts with the original's stream before each layer, so that a head's change restarts
+ * at its layer. */
 struct probes {
     struct retrieval sets[2];
-    float *at_layer;      /* (n, n_layer, n_ctx, d_model) */
-    float *x;             /* (n_ctx, d_model) */
-    double *nll;          /* (n) of the original */
+    float *at_layer; /* (n, n_layer, n_ctx, d_model) */
+    float *x;        /* (n_ctx, d_model) */
+    double *nll;     /* (n) of the original */
     size_t n;
 };
 
@@ -117,7 +124,10 @@ static const struct retrieval_case *probe_at(const struct probes *p, size_t i)
     return i < p->sets[0].n ? &p->sets[0].cases[i] : &p->sets[1].cases[i - p->sets[0].n];
 }
 
-struct keep { float *to; size_t row; };
+struct keep {
+    float *to;
+    size_t row;
+};
 
 static void keep_stream(void *arg, uint32_t layer, size_t n_tok, const float *x)
 {
@@ -126,32 +136,33 @@ static void keep_stream(void *arg, uint32_t layer, size_t n_tok, const float *x)
     memcpy(k->to + layer * k->row, x, k->row * sizeof *x);
 }
 
-static zp_status probes_fill(struct probes *p, struct calib *c, size_t n_each, uint64_t seed, zp_err *err)
+static zp_status probes_fill(struct probes *p, struct calib *c, size_t n_each, uint64_t seed,
+                             zp_err *err)
 {
     size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
     for (int k = 0; k < 2; k++)
-        ZP_TRY(retrieval_make(&p->sets[k], &c->docs, c->model, DOCS_PLAN, (enum retrieval_kind)k, RETRIEVAL_CALIBRATION,
-                              c->n_ctx, n_each, seed, err));
+        ZP_TRY(retrieval_make(&p->sets[k], &c->docs, c->model, DOCS_PLAN, (enum retrieval_kind)k,
+                              RETRIEVAL_CALIBRATION, c->n_ctx, n_each, seed, err));
     p->n = 2 * n_each;
     ZP_ALLOC(p->at_layer, MEM_EVAP, p->n * n_layer * row, err, "states of the retrieval prompts");
     ZP_ALLOC(p->x, MEM_EVAP, row, err, "states of the retrieval prompts");
     ZP_ALLOC(p->nll, MEM_EVAP, p->n, err, "retrieval scores");
     for (size_t i = 0; i < p->n; i++) {
         const struct retrieval_case *rc = probe_at(p, i);
-        struct window w = {rc->ids, rc->n, 0};
-        struct keep keep = {p->at_layer + i * n_layer * row, row};
+        struct window w = { rc->ids, rc->n, 0 };
+        struct keep keep = { p->at_layer + i * n_layer * row, row };
         bool right;
-        c->engine->forward.hooks = (struct forward_hooks){.arg = &keep, .at_layer = keep_stream};
+        c->engine->forward.hooks = (struct forward_hooks){ .arg = &keep, .at_layer = keep_stream };
         zp_status status = score_hidden(c->engine, &w, 0, NULL, p->x, err);
-        c->engine->forward.hooks = (struct forward_hooks){0};
+        c->engine->forward.hooks = (struct forward_hooks){ 0 };
         ZP_TRY(status);
         ZP_TRY(retrieval_score(c->engine, rc, p->x, &p->nll[i], &right, err));
     }
     return ZP_OK;
 }
 
-static zp_status probes_rise(struct probes *p, struct calib *c, const struct gateset *g, uint32_t layer, double *rise,
-                             zp_err *err)
+static zp_status probes_rise(struct probes *p, struct calib *c, const struct gateset *g,
+                             uint32_t layer, double *rise, zp_err *err)
 {
     size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
     zp_status status = ZP_OK;
@@ -159,10 +170,11 @@ static zp_status probes_rise(struct probes *p, struct calib *c, const struct gat
     gateset_apply(g, c->engine);
     for (size_t i = 0; i < p->n && status == ZP_OK; i++) {
         const struct retrieval_case *rc = probe_at(p, i);
-        struct window w = {rc->ids, rc->n, 0};
+        struct window w = { rc->ids, rc->n, 0 };
         double nll;
         bool right;
-        status = score_hidden(c->engine, &w, layer, layer ? p->at_layer + (i * n_layer + layer) * row : NULL, p->x, err);
+        status = score_hidden(c->engine, &w, layer,
+                              layer ? p->at_layer + (i * n_layer + layer) * row : NULL, p->x, err);
         if (status == ZP_OK) status = retrieval_score(c->engine, rc, p->x, &nll, &right, err);
         if (status == ZP_OK) *rise += (nll - p->nll[i]) / (double)p->n;
     }
@@ -170,14 +182,15 @@ static zp_status probes_rise(struct probes *p, struct calib *c, const struct gat
     return status;
 }
 
-static zp_status measure_local(struct scan *s, struct calib *c, const struct gateset *file, struct probes *probes,
-                               zp_err *err)
+static zp_status measure_local(struct scan *s, struct calib *c, const struct gateset *file,
+                               struct probes *probes, zp_err *err)
 {
     uint32_t heads = s->n_layer * s->n_kv;
     for (uint32_t i = 0; i < heads; i++) {
         struct gateset g;
         uint32_t layer = i / s->n_kv;
-        if (c->model->position.window[layer] != 0) { /* the layer is windowed already: nothing to shorten */
+        if (c->model->position.window[layer] !=
+            0) { /* the layer is windowed already: nothing to shorten */
             s->kl_local[i] = s->nll_rise[i] = -1.0;
             continue;
         }
@@ -193,22 +206,25 @@ static zp_status measure_local(struct scan *s, struct calib *c, const struct gat
     return ZP_OK;
 }
 
-static zp_status scan_local_heads(struct scan *s, struct calib *c, const struct gateset *file, uint64_t seed, zp_err *err)
+static zp_status scan_local_heads(struct scan *s, struct calib *c, const struct gateset *file,
+                                  uint64_t seed, zp_err *err)
 {
-    struct probes p = {0};
+    struct probes p = { 0 };
     zp_status status = probes_fill(&p, c, 4, seed, err);
     if (status == ZP_OK) status = measure_local(s, c, file, &p, err);
     probes_free(&p);
     return status;
 }
 
-/* ---- importance ------------------------------------------------------------------------------------------------------------ */
+/* ---- importance ------------------------------------------------------------------------------ */
 
-void scan_importance(const struct scan *s, const struct local_errors *now, const struct gateset *set, double *out)
+void scan_importance(const struct scan *s, const struct local_errors *now,
+                     const struct gateset *set, double *out)
 {
     size_t heads = (size_t)s->n_layer * s->n_kv;
     for (size_t h = 0; h < heads; h++) {
-        double all = (double)s->local.all[h], worth = all > 0.0 && s->kl_head[h] > 0.0 ? s->kl_head[h] / all : 0.0;
+        double all = (double)s->local.all[h],
+               worth = all > 0.0 && s->kl_head[h] > 0.0 ? s->kl_head[h] / all : 0.0;
         for (uint32_t i = 0; i < s->n_pair; i++) {
             size_t at = h * s->n_pair + i;
             double rise = (double)now->gate[at] - (double)now->now[h];
@@ -218,7 +234,8 @@ void scan_importance(const struct scan *s, const struct local_errors *now, const
     for (uint32_t i = 0; i < s->n_pair; i++) {
         double sum = 0.0;
         for (size_t h = 0; h < heads; h++) {
-            double all = (double)s->local.all[h], worth = all > 0.0 && s->kl_head[h] > 0.0 ? s->kl_head[h] / all : 0.0;
+            double all = (double)s->local.all[h],
+                   worth = all > 0.0 && s->kl_head[h] > 0.0 ? s->kl_head[h] / all : 0.0;
             sum += (double)s->local.gate[h * s->n_pair + i] * worth;
         }
         double factor = sum > 0.0 && s->kl_pair[i] > 0.0 ? sqrt(s->kl_pair[i] / sum) : 1.0;
@@ -226,8 +243,8 @@ void scan_importance(const struct scan *s, const struct local_errors *now, const
     }
 }
 
-static zp_status measure(struct scan *s, struct calib *c, const zp_scan_options *o, const struct gateset *file,
-                         zp_err *err)
+static zp_status measure(struct scan *s, struct calib *c, const zp_scan_options *o,
+                         const struct gateset *file, zp_err *err)
 {
     struct scanlocal *local;
     ZP_TRY(scanlocal_open(&local, c, s->n_queries, o->local_window, SCAN_SINKS, err));

@@ -1,4 +1,5 @@
-/* scan.h: the importance of every gate and of every head's far reach, measured on planning windows. */
+/* scan.h: the importance of every gate and of every head's far reach, measured on planning
+ * windows. */
 #ifndef EVAP_SCAN_H
 #define EVAP_SCAN_H
 
@@ -11,13 +12,13 @@ struct scan {
     uint32_t n_layer, n_kv, n_pair, n_ctx, local_window;
     uint32_t n_windows_local, n_windows_kl, n_queries;
     struct local_errors local;
-    double *kl_layer;        /* (n_layer) KL with all pairs of the layer closed; -1 = nothing open */
-    double *kl_head;         /* (n_layer, n_kv) the same for one KV head */
-    double *kl_pair;         /* (n_pair) the same pair index closed everywhere */
-    double *importance;      /* (n_layer, n_kv, n_pair) estimated KL of closing the gate alone */
+    double *kl_layer;   /* (n_layer) KL with all pairs of the layer closed; -1 = nothing open */
+    double *kl_head;    /* (n_layer, n_kv) the same for one KV head */
+    double *kl_pair;    /* (n_pair) the same pair index closed everywhere */
+    double *importance; /* (n_layer, n_kv, n_pair) estimated KL of closing the gate alone */
     /* local heads (local_window > 0) */
-    double *kl_local;        /* (n_layer, n_kv) KL with the head made local */
-    double *nll_rise;        /* (n_layer, n_kv) rise in NLL of retrieval answers, nats a token */
+    double *kl_local; /* (n_layer, n_kv) KL with the head made local */
+    double *nll_rise; /* (n_layer, n_kv) rise in NLL of retrieval answers, nats a token */
     struct arena arena;
     char *model_sha256;
 };
@@ -27,8 +28,9 @@ void scan_free(struct scan *s);
 /* Room for the results; scan_free accepts a half-placed one. */
 zp_status scan_place(struct scan *s, uint32_t n_layer, uint32_t n_kv, uint32_t n_pair, zp_err *err);
 
-/* Estimated KL of closing each gate on top of what local errors were measured with. out (n_layer, n_kv, n_pair);
- * closed gates get 0. */
-void scan_importance(const struct scan *s, const struct local_errors *now, const struct gateset *set, double *out);
+/* Estimated KL of closing each gate on top of what local errors were measured with. out (n_layer,
+ * n_kv, n_pair); closed gates get 0. */
+void scan_importance(const struct scan *s, const struct local_errors *now,
+                     const struct gateset *set, double *out);
 
 #endif

@@ -1,13 +1,16 @@
 /* scanlocal.c: local attention-output errors, many changes at a time.
  * Owns: widened tiles and query rows. Does not know: KL, plans.
- * The trick: keys are stored twice in a head of double width, [rotated | raw]. A query row whose pair i stands in the
- * raw half and is zero in the rotated half sees that pair un-rotated, so one attention call answers for every gate:
+ * The trick: keys are stored twice in a head of double width, [rotated | raw]. A query row whose
+ * pair i stands in the raw half and is zero in the rotated half sees that pair un-rotated, so one
+ * attention call answers for every gate:
  *
  *   row "original"   [ q0 q1 q2 .. | 0  0  0 .. ]        key tile  [ R k | k ]
  *   row "close 1"    [ q0 0  q2 .. | 0  q1 0 .. ]        value tile [ v | 0 ]
  *
- * L1 inputs of every layer are the original's, whatever the set: errors do not compound across layers here.
- * L2 the norm after W_o is taken through its Gram matrix G = W_o^T W_o of each head: |W_o x|^2 = x^T G x. */
+ * L1 inputs of every layer are the original's, whatever the set: errors do not compound across
+ *    layers here.
+ * L2 the norm after W_o is taken through its Gram matrix G = W_o^T W_o of each head: |W_o x|^2 =
+ *    x^T G x. */
 #include "evap/scanlocal.h"
 
 #include <math.h>
@@ -15,22 +18,22 @@
 
 enum { ROW_ORIGINAL, ROW_NOW, ROW_ALL, ROW_LOCAL, ROW_FIRST_PAIR };
 
-struct room {              /* of one worker */
-    float *q, *o, *m, *l;  /* (rows, 2d), (rows, 2d), (rows), (rows) */
-    float *delta, *image;  /* (rows, d): o' - o and G (o' - o) */
+struct room {             /* of one worker */
+    float *q, *o, *m, *l; /* (rows, 2d), (rows, 2d), (rows), (rows) */
+    float *delta, *image; /* (rows, d): o' - o and G (o' - o) */
     uint32_t *lo, *hi;
     float *cs_all, *cs_room, *rotated;
-    double *gate, *head;   /* (n_kv, n_pair), (n_kv, 4): sums over its queries */
+    double *gate, *head; /* (n_kv, n_pair), (n_kv, 4): sums over its queries */
 };
 
 struct scanlocal {
     struct calib *c;
     uint32_t n_queries, local_window, n_sink, rows;
-    float *x[2];           /* stream before and after a layer (n_ctx, d_model) */
-    float *q, *k, *v;      /* (n_ctx, heads, d) before the rotation */
-    float *tiles;          /* (n_kv, n_tiles, [K 2d x 64 | V 64 x 2d]) */
+    float *x[2];                   /* stream before and after a layer (n_ctx, d_model) */
+    float *q, *k, *v;              /* (n_ctx, heads, d) before the rotation */
+    float *tiles;                  /* (n_kv, n_tiles, [K 2d x 64 | V 64 x 2d]) */
     const void **k_tile, **v_tile; /* (n_kv, n_tiles) */
-    struct kern_mat *gram; /* (n_layer, n_head) */
+    struct kern_mat *gram;         /* (n_layer, n_head) */
     float *gram_memory;
     struct room *rooms;
     struct arena arena;
@@ -39,12 +42,13 @@ struct scanlocal {
     uint32_t layer, n_tok;
 };
 
-zp_status local_errors_open(struct local_errors *e, uint32_t n_layer, uint32_t n_kv, uint32_t n_pair, zp_err *err)
+zp_status local_errors_open(struct local_errors *e, uint32_t n_layer, uint32_t n_kv,
+                            uint32_t n_pair, zp_err *err)
 {
     size_t heads = (size_t)n_layer * n_kv;
     memset(e, 0, sizeof *e);
-    float **parts[] = {&e->gate, &e->now, &e->all, &e->local, &e->output};
-    size_t sizes[] = {heads * n_pair, heads, heads, heads, n_layer};
+    float **parts[] = { &e->gate, &e->now, &e->all, &e->local, &e->output };
+    size_t sizes[] = { heads * n_pair, heads, heads, heads, n_layer };
     for (size_t i = 0; i < ZP_COUNT(parts); i++)
         if (!(*parts[i] = mem_zalloc(MEM_EVAP, sizes[i] * sizeof(float)))) {
             local_errors_free(e);
@@ -59,7 +63,7 @@ void local_errors_free(struct local_errors *e)
     memset(e, 0, sizeof *e);
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static zp_status take(struct scanlocal *s, void *out, size_t count, size_t size, zp_err *err)
 {
@@ -73,11 +77,16 @@ static zp_status take_room(struct scanlocal *s, struct room *r, zp_err *err)
 {
     const struct hparams *h = &s->c->model->h;
     size_t rows = s->rows, d = h->d_head, pairs = s->c->model->position.n_pair;
+    struct kern_mat
+        gram; /* gram_worker packs with delta as its scratch: more than rows * d when d is small */
+    ZP_TRY(kern_mat_plan(&gram, QUANT_F32, d, d, true, err));
+    size_t packing = kern_mat_pack_scratch(&gram) / sizeof(float),
+           delta = rows * d > packing ? rows * d : packing;
     ZP_TRY(take(s, &r->q, rows * 2 * d, sizeof(float), err));
     ZP_TRY(take(s, &r->o, rows * 2 * d, sizeof(float), err));
     ZP_TRY(take(s, &r->m, rows, sizeof(float), err));
     ZP_TRY(take(s, &r->l, rows, sizeof(float), err));
-    ZP_TRY(take(s, &r->delta, rows * d, sizeof(float), err));
+    ZP_TRY(take(s, &r->delta, delta, sizeof(float), err));
     ZP_TRY(take(s, &r->image, rows * d, sizeof(float), err));
     ZP_TRY(take(s, &r->lo, rows, sizeof(uint32_t), err));
     ZP_TRY(take(s, &r->hi, rows, sizeof(uint32_t), err));
@@ -94,7 +103,8 @@ static void gram_worker(void *arg, uint32_t thread, uint32_t n_threads)
     struct scanlocal *s = arg;
     const struct hparams *h = &s->c->model->h;
     size_t d = h->d_head;
-    float *row = s->rooms[thread].q, *g = s->rooms[thread].o; /* rows * 2d floats each: at least d * d and n_head * d */
+    float *row = s->rooms[thread].q,
+          *g = s->rooms[thread].o; /* rows * 2d floats each: at least d * d and n_head * d */
     for (uint32_t l = thread; l < h->n_layer; l += n_threads)
         for (uint32_t i = 0; i < h->n_head; i++) {
             const struct kern_mat *w = &s->c->engine->weights.layers[l].mat[W_O];
@@ -104,8 +114,8 @@ static void gram_worker(void *arg, uint32_t thread, uint32_t n_threads)
                 for (size_t a = 0; a < d; a++)
                     for (size_t b = 0; b < d; b++) g[a * d + b] += row[i * d + a] * row[i * d + b];
             }
-            kern_mat_pack(&s->gram[l * h->n_head + i], (const uint8_t *)g, QUANT_F32, NULL, 0, (d + 15) / 16,
-                          s->rooms[thread].delta);
+            kern_mat_pack(&s->gram[l * h->n_head + i], (const uint8_t *)g, QUANT_F32, NULL, 0,
+                          (d + 15) / 16, s->rooms[thread].delta);
         }
 }
 
@@ -117,7 +127,8 @@ static zp_status make_grams(struct scanlocal *s, zp_err *err)
     ZP_TRY(kern_mat_plan(&one, QUANT_F32, h->d_head, h->d_head, true, err));
     size_t bytes = (kern_mat_bytes(&one) + 63) / 64 * 64;
     ZP_TRY(take(s, &s->gram, n, sizeof *s->gram, err));
-    ZP_ALLOC(s->gram_memory, MEM_EVAP, n * bytes / sizeof(float), err, "output norms of the local scan");
+    ZP_ALLOC(s->gram_memory, MEM_EVAP, n * bytes / sizeof(float), err,
+             "output norms of the local scan");
     for (size_t i = 0; i < n; i++) {
         s->gram[i] = one;
         s->gram[i].data = (uint8_t *)s->gram_memory + i * bytes;
@@ -129,7 +140,8 @@ static zp_status make_grams(struct scanlocal *s, zp_err *err)
 static zp_status place_tiles(struct scanlocal *s, zp_err *err)
 {
     const struct hparams *h = &s->c->model->h;
-    size_t n_tiles = (s->c->n_ctx + KERN_TILE - 1) / KERN_TILE, half = (size_t)KERN_TILE * 2 * h->d_head;
+    size_t n_tiles = (s->c->n_ctx + KERN_TILE - 1) / KERN_TILE,
+           half = (size_t)KERN_TILE * 2 * h->d_head;
     ZP_ALLOC(s->tiles, MEM_EVAP, h->n_kv * n_tiles * 2 * half, err, "tiles of the local scan");
     memset(s->tiles, 0, h->n_kv * n_tiles * 2 * half * sizeof *s->tiles);
     ZP_TRY(take(s, &s->k_tile, h->n_kv * n_tiles, sizeof(void *), err));
@@ -160,8 +172,8 @@ static zp_status fill(struct scanlocal *s, zp_err *err)
     return make_grams(s, err);
 }
 
-zp_status scanlocal_open(struct scanlocal **out, struct calib *c, uint32_t n_queries, uint32_t local_window,
-                         uint32_t n_sink, zp_err *err)
+zp_status scanlocal_open(struct scanlocal **out, struct calib *c, uint32_t n_queries,
+                         uint32_t local_window, uint32_t n_sink, zp_err *err)
 {
     struct scanlocal *s = mem_zalloc(MEM_EVAP, sizeof *s);
     *out = NULL;
@@ -183,12 +195,13 @@ void scanlocal_close(struct scanlocal *s)
     mem_free(s);
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
-static uint32_t rotate_full(const struct scanlocal *s, uint32_t kv, uint32_t at, float *x, struct room *r)
+static uint32_t rotate_full(const struct scanlocal *s, uint32_t kv, uint32_t at, float *x,
+                            struct room *r)
 {
     const struct position *p = &s->c->model->position;
-    struct position_view view = {ZP_MODE_FULL, NULL, false};
+    struct position_view view = { ZP_MODE_FULL, NULL, false };
     const float *cs;
     position_angles(p, p->angle_set[s->layer], at, r->cs_all);
     uint32_t n = position_head_cs(p, view, s->layer, kv, r->cs_all, r->cs_room, &cs);
@@ -212,21 +225,23 @@ static void tiles_worker(void *arg, uint32_t thread, uint32_t n_threads)
             memcpy(value, s->v + (t * h->n_kv + kv) * d, d * sizeof *value);
             memset(value + d, 0, d * sizeof *value);
             size_t tile = kv * n_tiles + t / KERN_TILE;
-            s->c->engine->kern.kv_append_f32((void *)(uintptr_t)s->k_tile[tile], (void *)(uintptr_t)s->v_tile[tile],
-                                             t % KERN_TILE, wide, value, 2 * d);
+            s->c->engine->kern.kv_append_f32((void *)(uintptr_t)s->k_tile[tile],
+                                             (void *)(uintptr_t)s->v_tile[tile], t % KERN_TILE,
+                                             wide, value, 2 * d);
         }
 }
 
-/* ---- queries ------------------------------------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static void move_pair(float *row, const float *raw, size_t slot, size_t d)
 {
     for (size_t c = 2 * slot; c < 2 * slot + 2; c++) row[c] = 0.0f, row[d + c] = raw[c];
 }
 
-/* Rows of one query head: original, now, all, local, then every open pair on top of now. Returns their number. */
-static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head, uint32_t at, struct room *r,
-                           uint32_t first)
+/* Rows of one query head: original, now, all, local, then every open pair on top of now. Returns
+ * their number. */
+static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head, uint32_t at,
+                           struct room *r, uint32_t first)
 {
     const struct position *p = &s->c->model->position;
     const struct position_head *ph = &p->heads[s->layer * p->n_kv + kv];
@@ -234,8 +249,8 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
     size_t d = p->d_head, wide = 2 * d;
     const float *raw = s->q + ((size_t)at * p->n_head + head) * d;
     float *row = r->q + first * wide, *scaled = r->rotated;
-    float scale = position_query_scale(p, s->layer, at + 1);
-    if (p->head_scale && p->head_scale[s->layer]) scale *= p->head_scale[s->layer][head];
+    uint32_t reach = position_reach(p, s->layer, kv, at);
+    float scale = position_query_scale(p, s->layer, head, at + 1 - reach);
     for (size_t c = 0; c < d; c++) row[c] = scaled[c] = raw[c] * scale, row[d + c] = 0.0f;
     rotate_full(s, kv, at, row, r);
     for (uint32_t i = 1; i < ROW_FIRST_PAIR; i++) memcpy(row + i * wide, row, wide * sizeof *row);
@@ -249,7 +264,7 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
         memcpy(row + n * wide, row + ROW_NOW * wide, wide * sizeof *row);
         move_pair(row + n++ * wide, scaled, slot, d);
     }
-    uint32_t own = p->window[s->layer], reach = position_reach(p, s->layer, kv, at);
+    uint32_t own = p->window[s->layer];
     uint32_t near = s->local_window && at + 1 > s->local_window ? at + 1 - s->local_window : 0;
     for (uint32_t i = 0; i < n; i++) r->lo[first + i] = reach, r->hi[first + i] = at + 1;
     if (own == 0 && near > reach) r->lo[first + ROW_LOCAL] = near;
@@ -257,7 +272,8 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
 }
 
 /* x^T G x of every row's difference to the original row. */
-static void head_errors(struct scanlocal *s, uint32_t kv, uint32_t head, struct room *r, uint32_t first, uint32_t n)
+static void head_errors(struct scanlocal *s, uint32_t kv, uint32_t head, struct room *r,
+                        uint32_t first, uint32_t n)
 {
     const struct position *p = &s->c->model->position;
     const struct position_head *ph = &p->heads[s->layer * p->n_kv + kv];
@@ -266,15 +282,17 @@ static void head_errors(struct scanlocal *s, uint32_t kv, uint32_t head, struct 
     for (uint32_t i = 0; i < n; i++)
         for (size_t c = 0; c < d; c++) {
             float o = r->o[(first + i) * wide + c] / r->l[first + i];
-            r->delta[i * d + c] = i ? o - r->delta[c] : o; /* row 0 keeps the original output itself */
+            r->delta[i * d + c] =
+                i ? o - r->delta[c] : o; /* row 0 keeps the original output itself */
         }
-    struct kern_act act = {.n_in = d, .f32 = r->delta, .f32_stride = d};
+    struct kern_act act = { .n_in = d, .f32 = r->delta, .f32_stride = d };
     s->c->engine->kern.gemm_f32(&s->gram[s->layer * p->n_head + head], 0, d, &act, n, r->image, d);
     double *head_sum = r->head + kv * 4, *gate = r->gate + kv * p->n_pair;
     uint32_t at = ROW_FIRST_PAIR;
     for (uint32_t i = 0; i < n; i++) {
         double e = 0.0;
-        for (size_t c = 0; c < d; c++) e += (double)r->delta[i * d + c] * (double)r->image[i * d + c];
+        for (size_t c = 0; c < d; c++)
+            e += (double)r->delta[i * d + c] * (double)r->image[i * d + c];
         if (i < ROW_FIRST_PAIR) head_sum[i] += e;
         else r->m[i] = (float)e;
     }
@@ -289,10 +307,20 @@ static void attend_rows(struct scanlocal *s, uint32_t kv, struct room *r, uint32
     memset(r->o, 0, (size_t)n * 2 * d * sizeof *r->o);
     uint32_t lo = r->lo[0];
     for (uint32_t i = 0; i < n; i++) lo = r->lo[i] < lo ? r->lo[i] : lo;
-    struct kern_attend a = {.d = 2 * d, .n_rows = n, .q = r->q, .q_stride = 2 * d, .lo = r->lo, .hi = r->hi,
-                            .n_sink = s->c->model->position.window[s->layer] ? 0 : s->n_sink, .k_tile = s->k_tile + kv * n_tiles,
-                            .v_tile = s->v_tile + kv * n_tiles, .tile_begin = lo / KERN_TILE,
-                            .tile_end = (r->hi[0] + KERN_TILE - 1) / KERN_TILE, .m = r->m, .l = r->l, .o = r->o};
+    struct kern_attend a = { .d = 2 * d,
+                             .n_rows = n,
+                             .q = r->q,
+                             .q_stride = 2 * d,
+                             .lo = r->lo,
+                             .hi = r->hi,
+                             .n_sink = s->c->model->position.window[s->layer] ? 0 : s->n_sink,
+                             .k_tile = s->k_tile + kv * n_tiles,
+                             .v_tile = s->v_tile + kv * n_tiles,
+                             .tile_begin = lo / KERN_TILE,
+                             .tile_end = (r->hi[0] + KERN_TILE - 1) / KERN_TILE,
+                             .m = r->m,
+                             .l = r->l,
+                             .o = r->o };
     s->c->engine->kern.attend_f32(&a);
 }
 
@@ -315,13 +343,15 @@ static void queries_worker(void *arg, uint32_t thread, uint32_t n_threads)
             for (uint32_t g = 0; g < group; g++)
                 n += each = query_rows(s, kv, kv * group + g, at, r, n);
             attend_rows(s, kv, r, n);
-            for (uint32_t g = 0; g < group; g++) head_errors(s, kv, kv * group + g, r, g * each, each);
+            for (uint32_t g = 0; g < group; g++)
+                head_errors(s, kv, kv * group + g, r, g * each, each);
         }
 }
 
-/* ---- windows and layers ---------------------------------------------------------------------------------------------------- */
+/* ---- windows and layers ---------------------------------------------------------------------- */
 
-static void copy_qkv(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k, const float *v)
+static void copy_qkv(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k,
+                     const float *v)
 {
     struct scanlocal *s = arg;
     const struct hparams *h = &s->c->model->h;
@@ -337,12 +367,16 @@ static zp_status run_layer(struct scanlocal *s, const struct window *w, uint32_t
     zp_seq *seq;
     struct zp_engine *e = s->c->engine;
     ZP_TRY(zp_seq_open(&seq, e, NULL, err));
-    zp_item item = {seq, w->ids, w->n, ZP_WANT_NONE};
-    struct engine_job job = {.items = &item, .n_items = 1, .layer_begin = layer, .layer_end = layer + 1,
-                             .x_in = layer ? s->x[layer % 2] : NULL, .x_out = s->x[(layer + 1) % 2]};
-    e->forward.hooks = (struct forward_hooks){.arg = s, .at_qkv = copy_qkv};
+    zp_item item = { seq, w->ids, w->n, ZP_WANT_NONE };
+    struct engine_job job = { .items = &item,
+                              .n_items = 1,
+                              .layer_begin = layer,
+                              .layer_end = layer + 1,
+                              .x_in = layer ? s->x[layer % 2] : NULL,
+                              .x_out = s->x[(layer + 1) % 2] };
+    e->forward.hooks = (struct forward_hooks){ .arg = s, .at_qkv = copy_qkv };
     zp_status status = engine_run(e, &job, err);
-    e->forward.hooks = (struct forward_hooks){0};
+    e->forward.hooks = (struct forward_hooks){ 0 };
     zp_seq_close(seq);
     return status;
 }
@@ -358,7 +392,8 @@ static void add_sums(struct scanlocal *s, struct local_errors *out)
             out->now[head] += (float)r->head[kv * 4 + ROW_NOW];
             out->all[head] += (float)r->head[kv * 4 + ROW_ALL];
             out->local[head] += (float)r->head[kv * 4 + ROW_LOCAL];
-            for (uint32_t i = 0; i < p->n_pair; i++) out->gate[head * p->n_pair + i] += (float)r->gate[kv * p->n_pair + i];
+            for (uint32_t i = 0; i < p->n_pair; i++)
+                out->gate[head * p->n_pair + i] += (float)r->gate[kv * p->n_pair + i];
         }
         memset(r->gate, 0, p->n_kv * p->n_pair * sizeof *r->gate);
         memset(r->head, 0, p->n_kv * 4 * sizeof *r->head);
@@ -382,14 +417,15 @@ static void scale_all(const struct scanlocal *s, uint32_t n_windows, struct loca
     for (size_t i = 0; i < p->n_layer; i++) e->output[i] *= f;
 }
 
-zp_status scanlocal_run(struct scanlocal *s, const struct gateset *set, uint32_t n_windows, struct local_errors *out,
-                        zp_err *err)
+zp_status scanlocal_run(struct scanlocal *s, const struct gateset *set, uint32_t n_windows,
+                        struct local_errors *out, zp_err *err)
 {
     const struct position *p = &s->c->model->position;
     size_t heads = (size_t)p->n_layer * p->n_kv;
     memset(out->gate, 0, heads * p->n_pair * sizeof(float));
     memset(out->now, 0, heads * sizeof(float)), memset(out->all, 0, heads * sizeof(float));
-    memset(out->local, 0, heads * sizeof(float)), memset(out->output, 0, p->n_layer * sizeof(float));
+    memset(out->local, 0, heads * sizeof(float)),
+        memset(out->output, 0, p->n_layer * sizeof(float));
     s->set = set;
     if (n_windows > s->c->windows.n) n_windows = (uint32_t)s->c->windows.n;
     for (uint32_t w = 0; w < n_windows; w++)
@@ -400,8 +436,8 @@ zp_status scanlocal_run(struct scanlocal *s, const struct gateset *set, uint32_t
             pool_run(s->c->engine->pool, tiles_worker, s);
             pool_run(s->c->engine->pool, queries_worker, s);
             add_sums(s, out);
-            ZP_TRY(calib_step(s->c, "local errors", (uint64_t)w * p->n_layer + l + 1, (uint64_t)n_windows * p->n_layer,
-                              err));
+            ZP_TRY(calib_step(s->c, "local errors", (uint64_t)w * p->n_layer + l + 1,
+                              (uint64_t)n_windows * p->n_layer, err));
         }
     scale_all(s, n_windows, out);
     return ZP_OK;

@@ -1,6 +1,8 @@
 /* verify.c: the evidence for one file against its original.
- * Owns: the list of checks, their limits and how each is reproduced. Does not know: how the file came about.
- * E1 every check has a value, a limit and a status: pass, fail, inconclusive or n/a; the last two never count as pass.
+ * Owns: the list of checks, their limits and how each is reproduced. Does not know: how the file
+ * came about.
+ * E1 every check has a value, a limit and a status: pass, fail, inconclusive or n/a; the last two
+ *    never count as pass.
  * E2 the file itself is measured, on held-out documents, at the length it claims. */
 #include "evap/verify.h"
 
@@ -22,15 +24,17 @@ struct verify {
     uint32_t n_ctx, n_windows;
     double budget;
     json_t *checks, *root;
-    bool failed;
+    bool failed, inconclusive;
 };
 
-static void add_check(struct verify *v, const char *name, json_t *value, json_t *limit, const char *status,
-                      const char *how)
+static void add_check(struct verify *v, const char *name, json_t *value, json_t *limit,
+                      const char *status, const char *how)
 {
-    json_t *c = json_pack("{ss so so ss ss}", "name", name, "value", value, "limit", limit, "status", status, "how", how);
+    json_t *c = json_pack("{ss so so ss ss}", "name", name, "value", value, "limit", limit,
+                          "status", status, "how", how);
     json_array_append_new(v->checks, c);
-    if (strcmp(status, "fail") == 0) v->failed = true;
+    v->failed = v->failed || *status == 'f'; /* fail */
+    v->inconclusive = v->inconclusive || *status == 'i';
 }
 
 static const char *verdict(bool ok)
@@ -38,19 +42,21 @@ static const char *verdict(bool ok)
     return ok ? "pass" : "fail";
 }
 
-/* ---- same bits ------------------------------------------------------------------------------------------------------------ */
+/* ---- same bits ------------------------------------------------------------------------------- */
 
 /* Logits of the last token of a window under the given engine and sequence options. */
-static zp_status last_logits(const struct verify *v, const struct window *w, bool identity, uint64_t offset,
-                             float *logits, zp_engine_stats *stats, zp_err *err)
+static zp_status last_logits(const struct verify *v, const struct window *w, bool identity,
+                             uint64_t offset, float *logits, zp_engine_stats *stats, zp_err *err)
 {
-    zp_engine_options options = {.n_ctx = w->n, .n_threads = v->o.n_threads, .identity_rotation = identity};
-    zp_seq_options so = {.position_offset = offset};
+    zp_engine_options options = { .n_ctx = w->n,
+                                  .n_threads = v->o.n_threads,
+                                  .identity_rotation = identity };
+    zp_seq_options so = { .position_offset = offset };
     zp_engine *e;
     zp_seq *s = NULL;
     ZP_TRY(zp_engine_open(&e, v->model, &options, err));
     zp_status status = zp_seq_open(&s, e, &so, err);
-    zp_item item = {s, w->ids, w->n, ZP_WANT_LAST};
+    zp_item item = { s, w->ids, w->n, ZP_WANT_LAST };
     if (status == ZP_OK) status = zp_engine_run(e, &item, 1, logits, 1, NULL, err);
     if (stats) zp_engine_describe(e, stats);
     zp_seq_close(s);
@@ -65,10 +71,12 @@ static bool position_free(const struct verify *v)
     return info.layers_none == info.n_layer;
 }
 
-static zp_status check_offsets(struct verify *v, const struct window *w, const float *plain, float *other, zp_err *err)
+static zp_status check_offsets(struct verify *v, const struct window *w, const float *plain,
+                               float *other, zp_err *err)
 {
-    static const uint64_t offsets[] = {1, 1000, 1000000};
-    static const char how[] = "zerope verify: the same window with the index of its first token moved by 1, 1000, 1000000";
+    static const uint64_t offsets[] = { 1, 1000, 1000000 };
+    static const char how[] = "zerope verify: the same window with the index of its first token "
+                              "moved by 1, 1000, 1000000";
     if (!position_free(v)) {
         add_check(v, "offsets +1 +1000 +1e6", json_null(), json_string("same bits"), "n/a", how);
         return ZP_OK;
@@ -78,38 +86,47 @@ static zp_status check_offsets(struct verify *v, const struct window *w, const f
         ZP_TRY(last_logits(v, w, false, offsets[i], other, NULL, err));
         same = same && memcmp(plain, other, v->model->h.n_vocab * sizeof *plain) == 0;
     }
-    add_check(v, "offsets +1 +1000 +1e6", json_string(same ? "same bits" : "bits differ"), json_string("same bits"),
-              verdict(same), how);
+    add_check(v, "offsets +1 +1000 +1e6", json_string(same ? "same bits" : "bits differ"),
+              json_string("same bits"), verdict(same), how);
     return ZP_OK;
 }
 
-/* Rotations done and skipped must be what the file's table says; a wholly closed file holds no position memory. */
+/* Rotations done and skipped must be what the file's table says; a wholly closed file holds no
+ * position memory. */
 static void check_trace(struct verify *v, const struct window *w, const zp_engine_stats *s)
 {
-    struct position_view view = {ZP_MODE_FULL, NULL, false};
+    struct position_view view = { ZP_MODE_FULL, NULL, false };
     uint64_t done, skipped;
     position_count(&v->model->position, view, &done, &skipped);
     bool ok = s->position_done == done * w->n && s->position_skipped == skipped * w->n;
     bool free_of_it = position_free(v);
     if (free_of_it) ok = ok && s->position_done == 0 && s->position_bytes == 0;
     double total = (double)(s->position_done + s->position_skipped);
-    add_check(v, "position work", json_pack("{sI sI sI sf}", "done", (json_int_t)s->position_done, "skipped",
-                                            (json_int_t)s->position_skipped, "bytes", (json_int_t)s->position_bytes,
-                                            "skip_rate", total > 0.0 ? (double)s->position_skipped / total : 1.0),
-              json_string(free_of_it ? "0 done, 0 bytes" : "done and skipped as the file's table says"), verdict(ok),
-              "zerope run --json: timings.position_done, position_skipped (layer x KV head x pair x token)");
+    add_check(
+        v, "position work",
+        json_pack("{sI sI sI sf}", "done", (json_int_t)s->position_done, "skipped",
+                  (json_int_t)s->position_skipped, "bytes", (json_int_t)s->position_bytes,
+                  "skip_rate", total > 0.0 ? (double)s->position_skipped / total : 1.0),
+        json_string(free_of_it ? "0 done, 0 bytes" : "done and skipped as the file's table says"),
+        verdict(ok),
+        "zerope run --json: timings.position_done, position_skipped (layer x KV head x pair x "
+        "token)");
 }
 
 static zp_status check_memory(struct verify *v, uint64_t measured, uint32_t n_ctx, zp_err *err)
 {
-    zp_engine_options o = {.n_ctx = n_ctx, .n_threads = v->o.n_threads};
+    zp_engine_options o = { .n_ctx = n_ctx, .n_threads = v->o.n_threads };
     struct engine_plan plan;
     ZP_TRY(engine_plan(v->model, &o, &plan, err));
-    double gap = plan.position == measured ? 0.0 : 100.0 * fabs((double)measured - (double)plan.position) /
-                                                        fmax(1.0, (double)plan.position);
-    add_check(v, "position memory", json_pack("{sI sI}", "predicted", (json_int_t)plan.position, "measured",
-                                              (json_int_t)measured), json_string("equal within 3 points"),
-              verdict(gap <= 3.0), "zerope inspect -c N --json: memory.position; counted by the engine's allocator");
+    double gap = plan.position == measured
+                     ? 0.0
+                     : 100.0 * fabs((double)measured - (double)plan.position) /
+                           fmax(1.0, (double)plan.position);
+    add_check(v, "position memory",
+              json_pack("{sI sI}", "predicted", (json_int_t)plan.position, "measured",
+                        (json_int_t)measured),
+              json_string("equal within 3 points"), verdict(gap <= 3.0),
+              "zerope inspect -c N --json: memory.position; counted by the engine's allocator");
     return ZP_OK;
 }
 
@@ -120,15 +137,18 @@ static zp_status check_bits(struct verify *v, zp_err *err)
     float *plain = mem_array(MEM_EVAP, 2 * n_vocab, sizeof *plain), *other = plain + n_vocab;
     zp_engine_stats stats;
     ZP_FAIL_IF(!plain, err, ZP_NO_MEMORY, "not enough memory for logits");
-    zp_status status = docs_windows(&v->docs, v->model, DOCS_HELD, v->n_ctx < 512 ? v->n_ctx : 512, 1, 0, 1, &w, err);
+    zp_status status = docs_windows(&v->docs, v->model, DOCS_HELD, v->n_ctx < 512 ? v->n_ctx : 512,
+                                    1, 0, 1, &w, err);
     if (status == ZP_OK) {
         status = last_logits(v, &w.at[0], false, 0, plain, &stats, err);
         if (status == ZP_OK) status = last_logits(v, &w.at[0], true, 0, other, NULL, err);
         bool same = status == ZP_OK && memcmp(plain, other, n_vocab * sizeof *plain) == 0;
         if (status == ZP_OK)
-            add_check(v, "skip = identity rotation", json_string(same ? "same bits" : "bits differ"),
-                      json_string("same bits"), verdict(same),
-                      "zerope verify: logits with closed pairs skipped and with closed pairs rotated by angle 0");
+            add_check(v, "skip = identity rotation",
+                      json_string(same ? "same bits" : "bits differ"), json_string("same bits"),
+                      verdict(same),
+                      "zerope verify: logits with closed pairs skipped and with closed pairs "
+                      "rotated by angle 0");
         if (status == ZP_OK) status = check_offsets(v, &w.at[0], plain, other, err);
         if (status == ZP_OK) check_trace(v, &w.at[0], &stats);
         if (status == ZP_OK) status = check_memory(v, stats.position_bytes, w.at[0].n, err);
@@ -138,7 +158,7 @@ static zp_status check_bits(struct verify *v, zp_err *err)
     return status;
 }
 
-/* ---- file probe --------------------------------------------------------------------------------------------------------------- */
+/* ---- file probe ------------------------------------------------------------------------------ */
 
 /* Tensors of a kind that the layer (or the whole model) no longer has. */
 static void check_file_probe(struct verify *v)
@@ -148,23 +168,28 @@ static void check_file_probe(struct verify *v)
     json_t *found = json_array();
     bool any_open = position_uses_set(p, 0) || position_uses_set(p, 1);
     const struct gguf_tensor *freqs = gguf_find_tensor(g, "rope_freqs.weight");
-    if (freqs && !any_open && v->model->h.ours) json_array_append_new(found, json_string(freqs->name));
+    if (freqs && !any_open && v->model->h.ours)
+        json_array_append_new(found, json_string(freqs->name));
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         const char *name = g->tensors[i].name, *bias = strstr(name, ".pos_");
         unsigned layer;
         char *end = NULL;
         if (!bias || strncmp(name, "blk.", 4) != 0) continue;
         layer = (unsigned)strtoul(name + 4, &end, 10);
-        if (layer < p->n_layer && !position_layer_has_bias(p, layer)) json_array_append_new(found, json_string(name));
+        if (layer < p->n_layer && !position_layer_has_bias(p, layer))
+            json_array_append_new(found, json_string(name));
     }
     bool ok = json_array_size(found) == 0;
     add_check(v, "file probe", found, json_string("no tensor of a closed part"), verdict(ok),
               "zerope inspect --tensors --json: tensors named rope_freqs, blk.N.pos_*");
 }
 
-/* ---- norms of q and k -------------------------------------------------------------------------------------------------------- */
+/* ---- norms of q and k ------------------------------------------------------------------------ */
 
-struct norms { const struct hparams *h; double *q, *k; };
+struct norms {
+    const struct hparams *h;
+    double *q, *k;
+};
 
 static double longest(const float *x, size_t n_rows, size_t d)
 {
@@ -177,7 +202,8 @@ static double longest(const float *x, size_t n_rows, size_t d)
     return sqrt(most);
 }
 
-static void note_norms(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k, const float *values)
+static void note_norms(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k,
+                       const float *values)
 {
     struct norms *n = arg;
     (void)values;
@@ -185,23 +211,24 @@ static void note_norms(void *arg, uint32_t layer, size_t n_tok, const float *q, 
     n->k[layer] = fmax(n->k[layer], longest(k, n_tok * n->h->n_kv, n->h->d_head));
 }
 
-static zp_status norms_of(const struct verify *v, const struct zp_model *m, const struct windows *w, double *q, double *k,
-                          zp_err *err)
+static zp_status norms_of(const struct verify *v, const struct zp_model *m, const struct windows *w,
+                          double *q, double *k, zp_err *err)
 {
-    zp_engine_options options = {.n_ctx = w->at[0].n, .n_threads = v->o.n_threads};
+    zp_engine_options options = { .n_ctx = w->at[0].n, .n_threads = v->o.n_threads };
     struct zp_engine *e;
-    struct norms n = {&m->h, q, k};
+    struct norms n = { &m->h, q, k };
     ZP_TRY(zp_engine_open(&e, m, &options, err));
-    e->forward.hooks = (struct forward_hooks){.arg = &n, .at_qkv = note_norms};
+    e->forward.hooks = (struct forward_hooks){ .arg = &n, .at_qkv = note_norms };
     zp_status status = ZP_OK;
-    for (size_t i = 0; i < w->n && status == ZP_OK; i++) status = score_hidden(e, &w->at[i], 0, NULL, NULL, err);
+    for (size_t i = 0; i < w->n && status == ZP_OK; i++)
+        status = score_hidden(e, &w->at[i], 0, NULL, NULL, err);
     zp_engine_close(e);
     return status;
 }
 
 static zp_status check_norms(struct verify *v, zp_err *err)
 {
-    double n[4][1024] = {{0}};
+    double n[4][1024] = { { 0 } };
     struct windows w;
     ZP_TRY(docs_windows(&v->docs, v->model, DOCS_HELD, v->n_ctx, 2, 0, 1, &w, err));
     zp_status status = norms_of(v, v->model, &w, n[0], n[1], err);
@@ -212,37 +239,43 @@ static zp_status check_norms(struct verify *v, zp_err *err)
     for (uint32_t l = 0; l < v->model->h.n_layer; l++)
         for (int i = 0; i < 2; i++)
             if (n[2 + i][l] > 0.0) worst = fmax(worst, n[i][l] / n[2 + i][l]);
-    add_check(v, "largest q or k norm / original", json_real(worst), json_real(4.0), verdict(worst <= 4.0),
+    add_check(v, "largest q or k norm / original", json_real(worst), json_real(4.0),
+              verdict(worst <= 4.0),
               "zerope verify: largest norm of a head's q and k over two windows, worst layer");
     return ZP_OK;
 }
 
-/* ---- quality --------------------------------------------------------------------------------------------------------------------- */
+/* ---- quality --------------------------------------------------------------------------------- */
 
 static void add_buckets(struct verify *v, const struct check_result *r)
 {
     json_t *list = json_array();
     for (uint32_t b = 0; b < 24; b++)
         if (r->bucket[b].n)
-            json_array_append_new(list, json_pack("{sI sI sI sf sf}", "from", (json_int_t)1 << b, "to",
-                                                  ((json_int_t)1 << (b + 1)) - 1, "positions",
-                                                  (json_int_t)r->bucket[b].n, "nll",
-                                                  r->bucket[b].sum / (double)r->bucket[b].n, "nll_base",
-                                                  r->bucket_base[b].sum / (double)r->bucket_base[b].n));
+            json_array_append_new(list,
+                                  json_pack("{sI sI sI sf sf}", "from", (json_int_t)1 << b, "to",
+                                            ((json_int_t)1 << (b + 1)) - 1, "positions",
+                                            (json_int_t)r->bucket[b].n, "nll",
+                                            r->bucket[b].sum / (double)r->bucket[b].n, "nll_base",
+                                            r->bucket_base[b].sum / (double)r->bucket_base[b].n));
     json_object_set_new(v->root, "buckets", list);
 }
 
 static zp_status check_quality(struct verify *v, zp_err *err)
 {
-    zp_engine_options options = {.n_ctx = v->n_ctx, .micro_batch = v->n_ctx, .exact = true, .n_threads = v->o.n_threads};
+    zp_engine_options options = {
+        .n_ctx = v->n_ctx, .micro_batch = v->n_ctx, .exact = true, .n_threads = v->o.n_threads
+    };
     struct zp_engine *e;
     struct check k;
     struct check_result r;
     ZP_TRY(zp_engine_open(&e, v->base, &options, err));
-    zp_status status = check_open(&k, e, &v->docs, v->n_ctx, v->n_windows, v->n_windows < 32 ? v->n_windows : 32,
-                                  v->o.progress, err);
+    zp_status status = check_open(&k, e, &v->docs, v->n_ctx, v->n_windows,
+                                  v->n_windows < 32 ? v->n_windows : 32, v->o.progress, err);
     if (status == ZP_OK) {
-        k.range.begin = 1; /* all positions: buckets need the first ones too; the promise is on the second half */
+        k.range.begin =
+            /* all positions: buckets need the first ones too; the promise is on the second half */
+            1;
         status = check_file(&k, v->path, &r, err);
         if (status == ZP_OK) add_buckets(v, &r);
         k.range.begin = v->n_ctx / 2;
@@ -251,33 +284,39 @@ static zp_status check_quality(struct verify *v, zp_err *err)
     }
     zp_engine_close(e);
     ZP_TRY(status);
-    double growth = 100.0 * (exp(r.nll_after - r.nll_before) - 1.0), limit = fmax(1.0, 200.0 * v->budget);
-    const char *how = "zerope ppl MODEL --base ORIGINAL -f TEXT -c N --exact";
+    double growth = 100.0 * (exp(r.nll_after - r.nll_before) - 1.0),
+           limit = fmax(1.0, 200.0 * v->budget);
+    const char *how = "zerope verify: exact path of both on held-out documents (zerope ppl --base "
+                      "--exact does the same over all documents)";
     bool known = v->budget > 0.0;
     add_check(v, "mean KL(original || file), upper 95 % bound", json_real(r.kl_hi),
-              known ? json_real(v->budget) : json_null(), !known ? "n/a" : verdict(r.kl_hi <= v->budget), how);
-    add_check(v, "perplexity, growth in %", json_real(growth), json_real(limit), verdict(growth <= limit), how);
+              known ? json_real(v->budget) : json_null(),
+              !known ? "n/a" : verdict(r.kl_hi <= v->budget), how);
+    add_check(v, "perplexity, growth in %", json_real(growth), json_real(limit),
+              verdict(growth <= limit), how);
     json_object_set_new(v->root, "quality",
-                        json_pack("{sf sf sf sf sf sf sf sf si sI}", "kl_mean", r.kl_mean, "kl_hi", r.kl_hi, "kl_last200",
-                                  r.kl_last200, "kl_p99", r.kl_p99, "kl_max", r.kl_max, "top1_agree", r.top1,
-                                  "ppl_base", exp(r.nll_before), "ppl", exp(r.nll_after), "windows", (int)r.n_windows,
-                                  "positions", (json_int_t)r.n_positions));
+                        json_pack("{sf sf sf sf sf sf sf sf si sI}", "kl_mean", r.kl_mean, "kl_hi",
+                                  r.kl_hi, "kl_last200", r.kl_last200, "kl_p99", r.kl_p99, "kl_max",
+                                  r.kl_max, "top1_agree", r.top1, "ppl_base", exp(r.nll_before),
+                                  "ppl", exp(r.nll_after), "windows", (int)r.n_windows, "positions",
+                                  (json_int_t)r.n_positions));
     return ZP_OK;
 }
 
-/* ---- retrieval: prose KL does not see it ------------------------------------------------------------------------------------------ */
+/* ---- retrieval: prose KL does not see it ----------------------------------------------------- */
 
-static zp_status accuracy(const struct verify *v, const struct zp_model *m, const struct retrieval *r, uint32_t *right,
-                          zp_err *err)
+static zp_status accuracy(const struct verify *v, const struct zp_model *m,
+                          const struct retrieval *r, uint32_t *right, zp_err *err)
 {
-    zp_engine_options options = {.n_ctx = v->n_ctx, .n_threads = v->o.n_threads};
+    zp_engine_options options = { .n_ctx = v->n_ctx, .n_threads = v->o.n_threads };
     struct zp_engine *e;
     ZP_TRY(zp_engine_open(&e, m, &options, err));
     float *x = mem_array(MEM_EVAP, (size_t)v->n_ctx * m->h.d_model, sizeof *x);
-    zp_status status = x ? ZP_OK : status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory");
+    zp_status status =
+        x ? ZP_OK : status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory");
     *right = 0;
     for (size_t i = 0; i < r->n && status == ZP_OK; i++) {
-        struct window w = {r->cases[i].ids, r->cases[i].n, 0};
+        struct window w = { r->cases[i].ids, r->cases[i].n, 0 };
         double nll;
         bool ok = false;
         status = score_hidden(e, &w, 0, NULL, x, err);
@@ -292,29 +331,37 @@ static zp_status accuracy(const struct verify *v, const struct zp_model *m, cons
     return status;
 }
 
-/* Within two points of the original where that reaches 80 %; few prompts make it inconclusive, not passed. */
+/* Within two points of the original where that reaches 80 %; few prompts make it inconclusive, not
+ * passed. */
 static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_err *err)
 {
     struct retrieval r;
     uint32_t n = v->o.quick ? 40 : 200, before = 0, after = 0;
-    ZP_TRY(retrieval_make(&r, &v->docs, v->model, DOCS_HELD, kind, RETRIEVAL_TEST, v->n_ctx, n, 7, err));
+    ZP_TRY(retrieval_make(&r, &v->docs, v->model, DOCS_HELD, kind, RETRIEVAL_TEST, v->n_ctx, n, 7,
+                          err));
     zp_status status = accuracy(v, v->base, &r, &before, err);
     if (status == ZP_OK) status = accuracy(v, v->model, &r, &after, err);
     retrieval_free(&r);
     ZP_TRY(status);
     double a = 100.0 * before / n, b = 100.0 * after / n;
     char name[60], how[160];
-    snprintf(name, sizeof name, "%s accuracy at %u, points below original", retrieval_kind_name(kind), v->n_ctx);
-    snprintf(how, sizeof how, "zerope verify%s: %u prompts in held-out text, wordings never used in ranking",
+    snprintf(name, sizeof name, "%s accuracy at %u, points below original",
+             retrieval_kind_name(kind), v->n_ctx);
+    snprintf(how, sizeof how,
+             "zerope verify%s: %u prompts in held-out text, wordings never used in ranking",
              v->o.quick ? " --quick" : "", n);
-    const char *state = a < 80.0 ? "n/a" : b < a - 2.0 ? (v->o.quick ? "inconclusive" : "fail")
-                        : v->o.quick ? "inconclusive" : "pass";
-    add_check(v, name, json_pack("{sf sf sf si}", "original", a, "file", b, "drop", a - b, "prompts", (int)n),
-              json_real(2.0), state, how);
+    const char *state = a < 80.0      ? "n/a"
+                        : b < a - 2.0 ? (v->o.quick ? "inconclusive" : "fail")
+                        : v->o.quick  ? "inconclusive"
+                                      : "pass";
+    add_check(
+        v, name,
+        json_pack("{sf sf sf si}", "original", a, "file", b, "drop", a - b, "prompts", (int)n),
+        json_real(2.0), state, how);
     return ZP_OK;
 }
 
-/* ---- all --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 /* Length and budget: as asked, else what the file's recipe says. */
 static zp_status read_claim(struct verify *v, zp_err *err)
@@ -327,8 +374,10 @@ static zp_status read_claim(struct verify *v, zp_err *err)
     if (v->budget == 0.0) v->budget = json_number_value(json_object_get(r, "budget_kl"));
     json_decref(r);
     if (v->n_ctx == 0) v->n_ctx = 1024;
-    ZP_FAIL_IF(v->n_ctx > v->base->h.n_ctx_train && v->base->position.kind[0] == POSITION_ROPE && v->o.n_ctx, err,
-               ZP_BAD_INPUT, "-c %u is beyond the original's own %u positions", v->n_ctx, v->base->h.n_ctx_train);
+    ZP_FAIL_IF(v->n_ctx > v->base->h.n_ctx_train && v->base->position.kind[0] == POSITION_ROPE &&
+                   v->o.n_ctx,
+               err, ZP_BAD_INPUT, "-c %u is beyond the original's own %u positions", v->n_ctx,
+               v->base->h.n_ctx_train);
     return ZP_OK;
 }
 
@@ -365,37 +414,43 @@ static zp_status run_checks(struct verify *v, zp_err *err)
     ZP_TRY(position_json(v, &position, err));
     json_object_set_new(v->root, "position", position);
     json_object_set_new(v->root, "ctx", json_integer(v->n_ctx));
-    json_object_set_new(v->root, "gates", json_pack("{si si si si si}", "closed", (int)info.gates_closed, "total",
-                                                    (int)info.gates_total, "layers_none", (int)info.layers_none,
-                                                    "heads_none", (int)info.heads_none, "heads_local",
-                                                    (int)info.heads_local));
+    json_object_set_new(v->root, "gates",
+                        json_pack("{si si si si si}", "closed", (int)info.gates_closed, "total",
+                                  (int)info.gates_total, "layers_none", (int)info.layers_none,
+                                  "heads_none", (int)info.heads_none, "heads_local",
+                                  (int)info.heads_local));
     return ZP_OK;
 }
 
 static zp_status finish(struct verify *v, char **json, zp_err *err)
 {
-    json_object_set_new(v->root, "status", json_string(v->failed ? "fail" : "pass"));
+    const char *status = v->failed ? "fail" : v->inconclusive ? "inconclusive" : "pass";
+    json_object_set_new(v->root, "status", json_string(status));
+    json_object_set_new(v->root, "verified_modes", json_pack("[s]", "full"));
     json_object_set(v->root, "checks", v->checks);
     ZP_TRY(evapfile_text(v->root, json, err));
-    if (v->o.write_evidence && !v->failed) {
+    if (v->o.write_evidence && !v->failed && !v->inconclusive) {
         ZP_FAIL_IF(!v->model->h.ours, err, ZP_BAD_INPUT,
-                   "%s is not a file of ours (architecture %s): evidence is not written into it", v->path,
-                   v->model->gguf.arch);
+                   "%s is not a file of ours (architecture %s): evidence is not written into it",
+                   v->path, v->model->gguf.arch);
         ZP_TRY(apply_evidence(v->path, *json, v->n_ctx, err));
     }
-    ZP_FAIL_IF(v->failed, err, ZP_VERIFY, "verification of %s failed: see the checks marked fail", v->path);
+    ZP_FAIL_IF(v->failed, err, ZP_VERIFY, "verification of %s failed: see the checks marked fail",
+               v->path);
     return ZP_OK;
 }
 
-zp_status zp_verify_run(const char *model, const char *base, const char *text, const zp_verify_options *options,
-                        char **json, zp_err *err)
+zp_status zp_verify_run(const char *model, const char *base, const char *text,
+                        const zp_verify_options *options, char **json, zp_err *err)
 {
-    struct verify v = {.path = model, .base_path = base, .text = text, .o = *options};
+    struct verify v = { .path = model, .base_path = base, .text = text, .o = *options };
     *json = NULL;
     v.checks = json_array();
-    v.root = json_pack("{ss ss ss ss}", "format", "zerope-verify", "model", model, "base", base, "text", text);
+    v.root = json_pack("{ss ss ss ss}", "format", "zerope-verify", "model", model, "base", base,
+                       "text", text);
     zp_status status = v.checks && v.root ? run_checks(&v, err)
-                       : status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for the evidence");
+                                          : status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                                                        "not enough memory for the evidence");
     if (status == ZP_OK) status = finish(&v, json, err);
     json_decref(v.checks);
     json_decref(v.root);

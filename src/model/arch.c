@@ -8,14 +8,28 @@
 #include <string.h>
 
 static const struct arch_row rows[] = {
-    {.name = "llama", .pairing = ARCH_INTERLEAVED, .act = ARCH_SILU, .rope_base = 10000.0f},
-    {.name = "qwen2", .pairing = ARCH_HALVES, .act = ARCH_SILU, .qkv_bias = true},
-    {.name = "qwen3", .pairing = ARCH_HALVES, .act = ARCH_SILU, .qk_norm = true},
-    {.name = "gemma3", .pairing = ARCH_HALVES, .act = ARCH_GELU, .qk_norm = true, .post_norms = true,
-     .embed_sqrt = true, .swa_pattern = 6, .rope_base = 1000000.0f, .rope_base_swa = 10000.0f},
-    {.name = "smollm3", .pairing = ARCH_INTERLEAVED, .act = ARCH_SILU, .nope = ARCH_NOPE_EVERY_4TH},
-    {.name = "granite", .pairing = ARCH_INTERLEAVED, .act = ARCH_SILU, .multipliers = true,
-     .nope = ARCH_NOPE_UNLESS_FINETUNED, .rope_base = 10000.0f},
+    { .name = "llama", .pairing = ARCH_INTERLEAVED, .act = ARCH_SILU, .rope_base = 10000.0f },
+    { .name = "qwen2", .pairing = ARCH_HALVES, .act = ARCH_SILU, .qkv_bias = true },
+    { .name = "qwen3", .pairing = ARCH_HALVES, .act = ARCH_SILU, .qk_norm = true },
+    { .name = "gemma3",
+      .pairing = ARCH_HALVES,
+      .act = ARCH_GELU,
+      .qk_norm = true,
+      .post_norms = true,
+      .embed_sqrt = true,
+      .swa_pattern = 6,
+      .rope_base = 1000000.0f,
+      .rope_base_swa = 10000.0f },
+    { .name = "smollm3",
+      .pairing = ARCH_INTERLEAVED,
+      .act = ARCH_SILU,
+      .nope = ARCH_NOPE_EVERY_4TH },
+    { .name = "granite",
+      .pairing = ARCH_INTERLEAVED,
+      .act = ARCH_SILU,
+      .multipliers = true,
+      .nope = ARCH_NOPE_UNLESS_FINETUNED,
+      .rope_base = 10000.0f },
 };
 
 const char *arch_base_name(const char *name)
@@ -55,7 +69,8 @@ static zp_status read_counts(struct hparams *h, const struct gguf *g, zp_err *er
     h->n_kv = per_layer[0];
     for (uint32_t i = 1; i < h->n_layer; i++)
         ZP_FAIL_IF(per_layer[i] != h->n_kv, err, ZP_UNSUPPORTED,
-                   "%s: layers differ in head_count_kv (%u and %u)", g->path, h->n_kv, per_layer[i]);
+                   "%s: layers differ in head_count_kv (%u and %u)", g->path, h->n_kv,
+                   per_layer[i]);
     ZP_TRY(gguf_get_u32_layers(g, "%.feed_forward_length", h->n_layer, per_layer, &found, err));
     ZP_FAIL_IF(!found, err, ZP_BAD_FILE, "key %s.feed_forward_length is missing", g->arch);
     h->d_ff = per_layer[0];
@@ -69,10 +84,11 @@ static zp_status read_counts(struct hparams *h, const struct gguf *g, zp_err *er
 static zp_status check_counts(struct hparams *h, const struct gguf *g, zp_err *err)
 {
     ZP_FAIL_IF(h->d_model < 1 || h->d_model > 1u << 17 || h->d_ff < 1 || h->d_ff > 1u << 20, err,
-               ZP_BAD_FILE, "%s: embedding_length %u or feed_forward_length %u out of range", g->path,
-               h->d_model, h->d_ff);
+               ZP_BAD_FILE, "%s: embedding_length %u or feed_forward_length %u out of range",
+               g->path, h->d_model, h->d_ff);
     ZP_FAIL_IF(h->n_head < 1 || h->n_head > 1024 || h->n_kv < 1 || h->n_kv > h->n_head ||
-                   h->n_head % h->n_kv != 0, err, ZP_BAD_FILE,
+                   h->n_head % h->n_kv != 0,
+               err, ZP_BAD_FILE,
                "%s: head_count %u and head_count_kv %u; expected 1..1024 and a divisor", g->path,
                h->n_head, h->n_kv);
     ZP_FAIL_IF(h->n_ctx_train < 1, err, ZP_BAD_FILE, "%s: context_length is 0", g->path);
@@ -127,8 +143,8 @@ static zp_status read_windows(struct hparams *h, const struct gguf *g, zp_err *e
     if (kv && kv->is_array) {
         uint32_t mask[1024];
         bool found;
-        ZP_TRY(gguf_get_u32_layers(g, "%.attention.sliding_window_pattern", h->n_layer, mask, &found,
-                                   err));
+        ZP_TRY(gguf_get_u32_layers(g, "%.attention.sliding_window_pattern", h->n_layer, mask,
+                                   &found, err));
         for (uint32_t i = 0; i < h->n_layer; i++) h->window[i] = mask[i] ? window : 0;
         return ZP_OK;
     }
@@ -138,7 +154,8 @@ static zp_status read_windows(struct hparams *h, const struct gguf *g, zp_err *e
     return ZP_OK;
 }
 
-/* rope[i]: the layer HAS rotation. `%.attention.rope_pattern` (granite_swa's key, also ours) wins. */
+/* rope[i]: the layer HAS rotation. `%.attention.rope_pattern` (granite_swa's key, also ours)
+ * wins. */
 static zp_status read_rope_layers(struct hparams *h, const struct gguf *g, zp_err *err)
 {
     for (uint32_t i = 0; i < h->n_layer; i++)
@@ -165,15 +182,16 @@ static zp_status read_scaling(struct hparams *h, const struct gguf *g, zp_err *e
     bool yarn = type.data && gguf_str_is(type, "yarn");
     bool none = type.data && gguf_str_is(type, "none");
     bool dynamic = type.data && gguf_str_is(type, "dynamic");
-    ZP_FAIL_IF(type.data && !yarn && !none && !dynamic && !gguf_str_is(type, "linear"), err, ZP_UNSUPPORTED,
-               "%s: rope scaling type '%.*s'; known: none, linear, yarn, dynamic", g->path,
-               (int)(type.size < 40 ? type.size : 40), type.data);
+    ZP_FAIL_IF(type.data && !yarn && !none && !dynamic && !gguf_str_is(type, "linear"), err,
+               ZP_UNSUPPORTED, "%s: rope scaling type '%.*s'; known: none, linear, yarn, dynamic",
+               g->path, (int)(type.size < 40 ? type.size : 40), type.data);
     ZP_FAIL_IF(!(h->scaling_factor >= 0.0f), err, ZP_BAD_FILE,
                "%s: rope.scaling.factor is %g; expected >= 0", g->path, (double)h->scaling_factor);
     if (h->scaling_factor == 0.0f || none) h->scaling_factor = 1.0f;
-    h->scaling = yarn ? ARCH_SCALING_YARN
+    h->scaling = yarn                        ? ARCH_SCALING_YARN
                  : h->scaling_factor == 1.0f ? ARCH_SCALING_NONE
-                 : dynamic ? ARCH_SCALING_DYNAMIC : ARCH_SCALING_LINEAR;
+                 : dynamic                   ? ARCH_SCALING_DYNAMIC
+                                             : ARCH_SCALING_LINEAR;
     ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.original_context_length", (float)h->n_ctx_train,
                            &h->orig_ctx, err));
     ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.attn_factor", 1.0f, &h->yarn_attn_factor, err));
@@ -184,7 +202,8 @@ static zp_status read_scaling(struct hparams *h, const struct gguf *g, zp_err *e
                "%s: rope.scaling.original_context_length is %g; expected >= 1", g->path,
                (double)h->orig_ctx);
     ZP_FAIL_IF(dynamic && (h->scaling_factor < 1.0f || h->n_rot <= 2), err, ZP_BAD_FILE,
-               "%s: dynamic rope scaling by %g over %u channels; expected a factor >= 1 and more than 2 channels",
+               "%s: dynamic rope scaling by %g over %u channels; expected a factor >= 1 and more "
+               "than 2 channels",
                g->path, (double)h->scaling_factor, h->n_rot);
     return ZP_OK;
 }
@@ -196,10 +215,10 @@ static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
     for (uint32_t i = 0; i < h->n_layer; i++) any = any || h->rope[i];
     if (any && h->arch->rope_base == 0.0f)
         ZP_TRY(gguf_get_f32(g, "%.rope.freq_base", &h->rope_base, err));
-    else
-        ZP_TRY(gguf_get_f32_or(g, "%.rope.freq_base", h->arch->rope_base, &h->rope_base, err));
+    else ZP_TRY(gguf_get_f32_or(g, "%.rope.freq_base", h->arch->rope_base, &h->rope_base, err));
     float swa = h->arch->rope_base_swa != 0.0f ? h->arch->rope_base_swa : h->rope_base;
-    ZP_TRY(gguf_get_f32_or(g, "%.rope.local.freq_base", swa, &swa, err)); /* another converter's name */
+    ZP_TRY(gguf_get_f32_or(g, "%.rope.local.freq_base", swa, &swa,
+                           err)); /* another converter's name */
     ZP_TRY(gguf_get_f32_or(g, "%.rope.freq_base_swa", swa, &h->rope_base_swa, err));
     ZP_FAIL_IF(any && !(h->rope_base > 0.0f && h->rope_base_swa > 0.0f), err, ZP_BAD_FILE,
                "%s: rope base %g / %g; expected > 0", g->path, (double)h->rope_base,
@@ -207,8 +226,8 @@ static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
     ZP_TRY(read_scaling(h, g, err));
     h->rope_freqs = gguf_find_tensor(g, "rope_freqs.weight");
     ZP_FAIL_IF(h->rope_freqs && (h->rope_freqs->n_dims != 1 || h->rope_freqs->type != 0 ||
-                                 h->rope_freqs->ne[0] != h->n_rot / 2), err, ZP_BAD_FILE,
-               "%s: rope_freqs.weight must be f32 (%u)", g->path, h->n_rot / 2);
+                                 h->rope_freqs->ne[0] != h->n_rot / 2),
+               err, ZP_BAD_FILE, "%s: rope_freqs.weight must be f32 (%u)", g->path, h->n_rot / 2);
     ZP_FAIL_IF(gguf_find_tensor(g, "rope_factors_long.weight"), err, ZP_UNSUPPORTED,
                "%s: longrope factors are not supported", g->path);
     return ZP_OK;
@@ -217,10 +236,11 @@ static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
 zp_status arch_read(struct hparams *h, const struct gguf *g, struct arena *arena, zp_err *err)
 {
     memset(h, 0, sizeof *h);
-    ZP_FAIL_IF(g->arch[0] == 0, err, ZP_BAD_FILE, "%s: key general.architecture is missing", g->path);
+    ZP_FAIL_IF(g->arch[0] == 0, err, ZP_BAD_FILE, "%s: key general.architecture is missing",
+               g->path);
     h->arch = arch_find(g->arch);
-    ZP_FAIL_IF(!h->arch, err, ZP_UNSUPPORTED, "%s: unknown architecture '%.60s'; known: %s", g->path,
-               g->arch, arch_known_names());
+    ZP_FAIL_IF(!h->arch, err, ZP_UNSUPPORTED, "%s: unknown architecture '%.60s'; known: %s",
+               g->path, g->arch, arch_known_names());
     h->ours = strncmp(g->arch, "zerope-", 7) == 0;
     ZP_TRY(read_counts(h, g, err));
     ZP_TRY(check_counts(h, g, err));

@@ -1,34 +1,40 @@
-/* attend.c: the attention phase: who computes which rows over which segments of positions, and their merge.
+/* attend.c: the attention phase: who computes which rows over which segments of positions, and
+ * their merge.
  * Owns: partial softmax states. Does not know: projections, files.
- * T1 a row's state over a segment (KERN_SEGMENT positions) starts empty; segments merge in ascending order: the same
- *    for one row and for many, so thread count and split only decide who computes a segment (I1).
+ * T1 a row's state over a segment (KERN_SEGMENT positions) starts empty; segments merge in
+ *    ascending order: the same for one row and for many, so thread count and split only decide who
+ *    computes a segment (I1).
  * T2 a tile that no row of a block sees is never touched: its page may be gone. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "model/forward.h"
+#include "model/attend.h"
 
 enum { BLOCK_ROWS = 48, SEGMENT_TILES = KERN_SEGMENT / KERN_TILE, SPLIT_BLOCKS = 4 };
 
-struct block { uint32_t run, token, n_tok, kv; };  /* tokens [token, token + n_tok) of the batch, one KV head */
+struct block {
+    uint32_t run, token, n_tok, kv;
+}; /* tokens [token, token + n_tok) of the batch, one KV head */
 
-struct state { float *m, *l, *o; };  /* (BLOCK_ROWS), (BLOCK_ROWS), (BLOCK_ROWS, d) */
+struct state {
+    float *m, *l, *o;
+}; /* (BLOCK_ROWS), (BLOCK_ROWS), (BLOCK_ROWS, d) */
 
 struct thread_room {
-    float *q;                   /* (BLOCK_ROWS, d) */
-    uint32_t *lo, *hi;          /* (BLOCK_ROWS) */
-    const float **bias;         /* (BLOCK_ROWS) */
+    float *q;           /* (BLOCK_ROWS, d) */
+    uint32_t *lo, *hi;  /* (BLOCK_ROWS) */
+    const float **bias; /* (BLOCK_ROWS) */
     struct state part, whole;
 };
 
 struct attend {
-    struct thread_room *rooms;  /* one a thread */
+    struct thread_room *rooms; /* one a thread */
     struct block *blocks;
     size_t n_blocks, n_tasks;
-    bool split;                 /* a task is one segment of a block */
-    size_t n_segments;          /* room of partial states a block */
-    float *partial;             /* (SPLIT_BLOCKS * threads, n_segments, state) */
+    bool split;        /* a task is one segment of a block */
+    size_t n_segments; /* room of partial states a block */
+    float *partial;    /* (SPLIT_BLOCKS * threads, n_segments, state) */
     atomic_size_t next;
     uint8_t *memory;
 };
@@ -47,7 +53,8 @@ static size_t state_floats(const struct hparams *h)
 static size_t room_bytes(const struct hparams *h)
 {
     size_t rows = rows_of_block(h);
-    size_t bytes = rows * h->d_head * 4 + rows * 8 + rows * sizeof(float *) + 2 * state_floats(h) * 4;
+    size_t bytes =
+        rows * h->d_head * 4 + rows * 8 + rows * sizeof(float *) + 2 * state_floats(h) * 4;
     return (bytes + 63) / 64 * 64;
 }
 
@@ -65,7 +72,7 @@ uint64_t attend_plan(const struct hparams *h, uint32_t n_ctx, uint32_t n_threads
 
 static struct state state_at(float *memory, size_t rows)
 {
-    return (struct state){memory, memory + rows, memory + 2 * rows};
+    return (struct state){ memory, memory + rows, memory + 2 * rows };
 }
 
 static void place_room(struct thread_room *r, uint8_t *memory, const struct hparams *h)
@@ -89,10 +96,12 @@ zp_status attend_open(struct forward *f, zp_err *err)
     a->n_segments = ((size_t)f->n_ctx + KERN_SEGMENT - 1) / KERN_SEGMENT;
     ZP_ALLOC(a->rooms, MEM_SCRATCH, n, err, "attention scratch");
     ZP_ALLOC(a->memory, MEM_SCRATCH, n * room_bytes(f->h), err, "attention scratch");
-    ZP_ALLOC(a->partial, MEM_SCRATCH, SPLIT_BLOCKS * n * a->n_segments * state_floats(f->h), err, "attention scratch");
+    ZP_ALLOC(a->partial, MEM_SCRATCH, SPLIT_BLOCKS * n * a->n_segments * state_floats(f->h), err,
+             "attention scratch");
     ZP_ALLOC(a->blocks, MEM_SCRATCH, block_capacity(f), err, "attention scratch");
     f->scratch_bytes += attend_plan(f->h, f->n_ctx, n);
-    for (uint32_t i = 0; i < n; i++) place_room(&a->rooms[i], a->memory + i * room_bytes(f->h), f->h);
+    for (uint32_t i = 0; i < n; i++)
+        place_room(&a->rooms[i], a->memory + i * room_bytes(f->h), f->h);
     return ZP_OK;
 }
 
@@ -107,7 +116,7 @@ void attend_free(struct forward *f)
     f->attend = NULL;
 }
 
-/* ---- rows of a block -------------------------------------------------------------------------------------------- */
+/* ---- rows of a block ------------------------------------------------------------------------- */
 
 static uint32_t reach_of(const struct forward *f, uint32_t layer, uint32_t kv, uint32_t at)
 {
@@ -126,18 +135,18 @@ static uint32_t sinks_of(const struct forward *f, uint32_t layer, uint32_t kv)
 }
 
 /* Row (token i, head g of the group) -> row i * group + g of the block. */
-static size_t fill_rows(const struct forward *f, uint32_t layer, const struct block *b, struct thread_room *r)
+static size_t fill_rows(const struct forward *f, uint32_t layer, const struct block *b,
+                        struct thread_room *r)
 {
     const struct position *p = f->position;
     uint32_t group = p->n_head / p->n_kv, d = p->d_head, sinks = sinks_of(f, layer, b->kv);
-    const float *head_scale = p->head_scale ? p->head_scale[layer] : NULL;
     size_t row = 0;
     for (uint32_t i = 0; i < b->n_tok; i++) {
         uint32_t at = f->token_at[b->token + i], lo = reach_of(f, layer, b->kv, at);
-        float scale = position_query_scale(p, layer, at + 1 - lo + (sinks < lo ? sinks : lo));
+        uint32_t n_visible = at + 1 - lo + (sinks < lo ? sinks : lo);
         for (uint32_t g = 0; g < group; g++, row++) {
             uint32_t head = b->kv * group + g;
-            float s = head_scale ? scale * head_scale[head] : scale;
+            float s = position_query_scale(p, layer, head, n_visible);
             const float *q = f->q + ((size_t)(b->token + i) * p->n_head + head) * d;
             for (uint32_t c = 0; c < d; c++) r->q[row * d + c] = q[c] * s;
             r->lo[row] = lo;
@@ -161,15 +170,23 @@ static size_t segments_of(const struct thread_room *r, size_t rows)
 }
 
 /* State of all rows over segment `segment` (T1). */
-static void attend_segment(const struct forward *f, uint32_t layer, const struct block *b, struct thread_room *r,
-                           size_t rows, size_t segment, struct state s)
+static void attend_segment(const struct forward *f, uint32_t layer, const struct block *b,
+                           struct thread_room *r, size_t rows, size_t segment, struct state s)
 {
     const struct kv_table *kv = f->runs[b->run].kv;
     size_t head = (size_t)layer * f->h->n_kv + b->kv;
-    struct kern_attend a = {.d = f->h->d_head, .n_rows = rows, .q = r->q, .q_stride = f->h->d_head, .lo = r->lo,
-                            .hi = r->hi, .n_sink = sinks_of(f, layer, b->kv),
-                            .k_tile = kv->k + head * kv->n_tiles, .v_tile = kv->v + head * kv->n_tiles,
-                            .m = s.m, .l = s.l, .o = s.o};
+    struct kern_attend a = { .d = f->h->d_head,
+                             .n_rows = rows,
+                             .q = r->q,
+                             .q_stride = f->h->d_head,
+                             .lo = r->lo,
+                             .hi = r->hi,
+                             .n_sink = sinks_of(f, layer, b->kv),
+                             .k_tile = kv->k + head * kv->n_tiles,
+                             .v_tile = kv->v + head * kv->n_tiles,
+                             .m = s.m,
+                             .l = s.l,
+                             .o = s.o };
     if (f->bias && f->bias[layer * f->h->n_head]) a.bias = r->bias;
     kern_attend_fn attend = f->element == 4 ? f->kern->attend_f32 : f->kern->attend_bf16;
     size_t first = r->lo[0] / KERN_TILE, last = (r->hi[rows - 1] + KERN_TILE - 1) / KERN_TILE;
@@ -185,7 +202,8 @@ static void attend_segment(const struct forward *f, uint32_t layer, const struct
     if (a.tile_begin < a.tile_end) attend(&a);
 }
 
-static void merge_rows(const struct forward *f, const struct state *into, const struct state *part, size_t rows)
+static void merge_rows(const struct forward *f, const struct state *into, const struct state *part,
+                       size_t rows)
 {
     size_t d = f->h->d_head;
     for (size_t i = 0; i < rows; i++) {
@@ -193,7 +211,9 @@ static void merge_rows(const struct forward *f, const struct state *into, const 
         if (into->m[i] == -INFINITY) {
             into->m[i] = part->m[i], into->l[i] = part->l[i];
             memcpy(into->o + i * d, part->o + i * d, d * sizeof(float));
-        } else f->kern->attend_merge(&into->m[i], &into->l[i], into->o + i * d, part->m[i], part->l[i], part->o + i * d, d);
+        } else
+            f->kern->attend_merge(&into->m[i], &into->l[i], into->o + i * d, part->m[i], part->l[i],
+                                  part->o + i * d, d);
     }
 }
 
@@ -208,19 +228,21 @@ static void write_heads(const struct forward *f, const struct block *b, const st
         }
 }
 
-/* ---- phases ------------------------------------------------------------------------------------------------------ */
+/* ---- phases ---------------------------------------------------------------------------------- */
 
 void attend_prepare(struct forward *f, uint32_t layer)
 {
     struct attend *a = f->attend;
-    uint32_t group = f->h->n_head / f->h->n_kv, most = BLOCK_ROWS / group ? BLOCK_ROWS / group : 1, token = 0;
+    uint32_t group = f->h->n_head / f->h->n_kv, most = BLOCK_ROWS / group ? BLOCK_ROWS / group : 1,
+             token = 0;
     (void)layer;
     a->n_blocks = 0;
     for (uint32_t i = 0; i < f->n_runs; i++) {
         for (uint32_t at = 0; at < f->runs[i].n; at += most)
             for (uint32_t kv = 0; kv < f->h->n_kv; kv++) {
                 uint32_t left = f->runs[i].n - at;
-                a->blocks[a->n_blocks++] = (struct block){i, token + at, left < most ? left : most, kv};
+                a->blocks[a->n_blocks++] =
+                    (struct block){ i, token + at, left < most ? left : most, kv };
             }
         token += f->runs[i].n;
     }
@@ -232,7 +254,8 @@ void attend_prepare(struct forward *f, uint32_t layer)
 static struct state partial_state(const struct forward *f, size_t block, size_t segment)
 {
     const struct attend *a = f->attend;
-    return state_at(a->partial + (block * a->n_segments + segment) * state_floats(f->h), rows_of_block(f->h));
+    return state_at(a->partial + (block * a->n_segments + segment) * state_floats(f->h),
+                    rows_of_block(f->h));
 }
 
 static void work_split(struct forward *f, uint32_t layer, struct thread_room *r, size_t task)
@@ -241,7 +264,8 @@ static void work_split(struct forward *f, uint32_t layer, struct thread_room *r,
     const struct block *b = &a->blocks[task / a->n_segments];
     size_t segment = task % a->n_segments, rows = fill_rows(f, layer, b, r);
     if (segment < segments_of(r, rows))
-        attend_segment(f, layer, b, r, rows, segment, partial_state(f, task / a->n_segments, segment));
+        attend_segment(f, layer, b, r, rows, segment,
+                       partial_state(f, task / a->n_segments, segment));
 }
 
 static void work_whole(struct forward *f, uint32_t layer, struct thread_room *r, size_t task)

@@ -1,5 +1,6 @@
 /* engine.c: places a model for execution, keeps its sequences, and cuts batches into micro-batches.
- * Owns: weights in kernel layout, KV pages, scratch, the worker pool. Does not know: text, sampling, sockets.
+ * Owns: weights in kernel layout, KV pages, scratch, the worker pool. Does not know: text,
+ * sampling, sockets.
  * Threads: one caller at a time.
  * E1 planned bytes = counted bytes.  E2 no allocation in engine_run (I5).
  * E3 a failed run leaves every sequence's length as it was. */
@@ -9,44 +10,52 @@
 
 #include "base/os.h"
 
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err *err)
 {
     uint32_t own = m->position.n_ctx_validated ? m->position.n_ctx_validated : m->h.n_ctx_train;
     if (o->n_ctx == 0) o->n_ctx = own < 4096 ? own : 4096;
-    ZP_FAIL_IF(o->n_ctx > 1u << 24, err, ZP_BAD_INPUT, "context of %u positions; at most %u", o->n_ctx, 1u << 24);
+    ZP_FAIL_IF(o->n_ctx > 1u << 24, err, ZP_BAD_INPUT, "context of %u positions; at most %u",
+               o->n_ctx, 1u << 24);
     if (o->n_seq == 0) o->n_seq = 1;
     if (o->n_threads == 0) o->n_threads = os_cpu_count();
     ZP_FAIL_IF(o->n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", o->n_threads);
     if (o->micro_batch == 0) o->micro_batch = 512;
-    ZP_FAIL_IF(o->micro_batch > 65536, err, ZP_BAD_INPUT, "micro-batch of %u tokens; at most 65536", o->micro_batch);
+    ZP_FAIL_IF(o->micro_batch > 65536, err, ZP_BAD_INPUT, "micro-batch of %u tokens; at most 65536",
+               o->micro_batch);
     if (o->micro_batch > o->n_ctx * o->n_seq) o->micro_batch = o->n_ctx * o->n_seq;
     if (o->kv_type == ZP_KV_DEFAULT) o->kv_type = o->exact ? ZP_KV_F32 : ZP_KV_BF16;
     if (o->kv_bytes == 0)
-        o->kv_bytes = (uint64_t)kvcache_pages_needed(&m->position, o->n_ctx, o->micro_batch) * o->n_seq *
-                      kvcache_page_bytes(&m->position, o->kv_type == ZP_KV_F32 ? 4 : 2);
+        o->kv_bytes = (uint64_t)kvcache_pages_needed(&m->position, o->n_ctx, o->micro_batch) *
+                      o->n_seq * kvcache_page_bytes(&m->position, o->kv_type == ZP_KV_F32 ? 4 : 2);
     return ZP_OK;
 }
 
-zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct engine_plan *out, zp_err *err)
+zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct engine_plan *out,
+                      zp_err *err)
 {
     ZP_TRY(resolve(m, o, err));
     size_t element = o->kv_type == ZP_KV_F32 ? 4 : 2;
     ZP_TRY(weights_plan(&m->gguf, &m->h, o->exact, &out->weights, err));
-    out->kv = o->kv_bytes / kvcache_page_bytes(&m->position, element) * kvcache_page_bytes(&m->position, element);
-    forward_plan(&m->h, &m->position, o->micro_batch, o->n_ctx, o->exact, o->n_threads, &out->scratch, &out->position);
+    out->kv = o->kv_bytes / kvcache_page_bytes(&m->position, element) *
+              kvcache_page_bytes(&m->position, element);
+    forward_plan(&m->h, &m->position, o->micro_batch, o->n_ctx, o->exact, o->n_threads,
+                 &out->scratch, &out->position);
     return ZP_OK;
 }
 
 static zp_status check_memory(const struct engine_plan *plan, zp_err *err)
 {
-    uint64_t need = plan->weights + plan->kv + plan->scratch + plan->position, have = os_memory_available();
+    uint64_t need = plan->weights + plan->kv + plan->scratch + plan->position,
+             have = os_memory_available();
     ZP_FAIL_IF(have && need > have, err, ZP_NO_MEMORY,
-               "not enough memory: %llu bytes needed (weights %llu, KV %llu, scratch %llu), %llu available; "
+               "not enough memory: %llu bytes needed (weights %llu, KV %llu, scratch %llu), %llu "
+               "available; "
                "lower the context (-c) or the number of sequences",
-               (unsigned long long)need, (unsigned long long)plan->weights, (unsigned long long)plan->kv,
-               (unsigned long long)(plan->scratch + plan->position), (unsigned long long)have);
+               (unsigned long long)need, (unsigned long long)plan->weights,
+               (unsigned long long)plan->kv, (unsigned long long)(plan->scratch + plan->position),
+               (unsigned long long)have);
     return ZP_OK;
 }
 
@@ -64,22 +73,32 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
     kern_table_init(&e->kern, level_of(e->options.level));
     ZP_TRY(pool_open(&e->pool, e->options.n_threads, err));
     if (e->options.pin_threads) ZP_TRY(pool_pin(e->pool, err));
-    ZP_TRY(weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact, e->pool, err));
+    ZP_TRY(
+        weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact, e->pool, err));
     size_t element = e->options.kv_type == ZP_KV_F32 ? 4 : 2;
     ZP_ALLOC(e->angles, MEM_POSITION, m->position.n_pair, err, "angles");
     position_for_ctx(&e->position, &m->position, &m->h, e->options.n_ctx, e->angles);
-    ZP_TRY(kvcache_open(&e->kv, &e->position, element, e->options.micro_batch, e->options.kv_bytes, err));
-    e->forward = (struct forward){.h = &m->h, .position = &e->position, .weights = &e->weights, .kern = &e->kern,
-                                  .pool = e->pool, .micro_batch = e->options.micro_batch, .n_ctx = e->options.n_ctx,
-                                  .exact = e->options.exact, .identity = e->options.identity_rotation,
-                                  .element = element};
+    ZP_TRY(kvcache_open(&e->kv, &e->position, element, e->options.micro_batch, e->options.kv_bytes,
+                        err));
+    e->forward = (struct forward){ .h = &m->h,
+                                   .position = &e->position,
+                                   .weights = &e->weights,
+                                   .kern = &e->kern,
+                                   .pool = e->pool,
+                                   .micro_batch = e->options.micro_batch,
+                                   .n_ctx = e->options.n_ctx,
+                                   .exact = e->options.exact,
+                                   .identity = e->options.identity_rotation,
+                                   .element = element };
     ZP_TRY(forward_open(&e->forward, err));
-    ZP_ALLOC(e->wanted, MEM_SCRATCH, (size_t)e->options.micro_batch * m->h.d_model, err, "logit rows");
+    ZP_ALLOC(e->wanted, MEM_SCRATCH, (size_t)e->options.micro_batch * m->h.d_model, err,
+             "logit rows");
     ZP_ALLOC(e->runs, MEM_SCRATCH, e->options.micro_batch, err, "the run list");
     return ZP_OK;
 }
 
-zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_options *options, zp_err *err)
+zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_options *options,
+                         zp_err *err)
 {
     *out = NULL;
     struct zp_engine *e = mem_zalloc(MEM_META, sizeof *e);
@@ -111,16 +130,21 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
 {
     const struct position *p = &e->model->position;
     size_t pages = kvcache_pages_needed(p, e->options.n_ctx, e->options.micro_batch);
-    *out = (zp_engine_stats){
-        .weights_bytes = e->weights.packed_bytes, .kv_bytes = e->kv.n_pages * e->kv.page_bytes,
-        .scratch_bytes = e->forward.scratch_bytes, .position_bytes = e->forward.position_bytes,
-        .kv_bytes_per_token = pages * e->kv.page_bytes / e->options.n_ctx, .tokens = e->tokens,
-        .position_done = e->position_done, .position_skipped = e->position_skipped,
-        .n_threads = e->options.n_threads, .n_ctx = e->options.n_ctx, .micro_batch = e->options.micro_batch,
-        .level = kern_level_name(e->kern.level)};
+    *out = (zp_engine_stats){ .weights_bytes = e->weights.packed_bytes,
+                              .kv_bytes = e->kv.n_pages * e->kv.page_bytes,
+                              .scratch_bytes = e->forward.scratch_bytes,
+                              .position_bytes = e->forward.position_bytes,
+                              .kv_bytes_per_token = pages * e->kv.page_bytes / e->options.n_ctx,
+                              .tokens = e->tokens,
+                              .position_done = e->position_done,
+                              .position_skipped = e->position_skipped,
+                              .n_threads = e->options.n_threads,
+                              .n_ctx = e->options.n_ctx,
+                              .micro_batch = e->options.micro_batch,
+                              .level = kern_level_name(e->kern.level) };
 }
 
-/* ---- sequences ---------------------------------------------------------------------------------------------------- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode *mode, zp_err *err)
 {
@@ -132,8 +156,10 @@ static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode 
     }
     ZP_FAIL_IF(*mode == ZP_MODE_HALF && !p->has_half, err, ZP_BAD_INPUT,
                "the file stores no plan for position mode half (key zerope.position.half_pairs)");
-    ZP_FAIL_IF(*mode != ZP_MODE_FULL && !p->has_evidence && !e->options.allow_unverified_mode, err, ZP_BAD_INPUT,
-               "the file carries no passing evidence for position mode %s; --allow-unverified-mode runs it all the same",
+    ZP_FAIL_IF(*mode != ZP_MODE_FULL && !p->verified[*mode] && !e->options.allow_unverified_mode,
+               err, ZP_BAD_INPUT,
+               "the file carries no passing evidence for position mode %s; --allow-unverified-mode "
+               "runs it all the same",
                *mode == ZP_MODE_HALF ? "half" : "zero");
     return ZP_OK;
 }
@@ -173,7 +199,7 @@ uint32_t zp_seq_length(const zp_seq *s)
 
 zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
 {
-    zp_seq_options options = {.mode = ZP_MODE_FULL, .position_offset = s->offset};
+    zp_seq_options options = { .mode = ZP_MODE_FULL, .position_offset = s->offset };
     ZP_TRY(zp_seq_open(out, s->engine, &options, err));
     (*out)->mode = s->mode;
     zp_status status = kv_table_share(&(*out)->kv, &s->kv, &s->engine->kv, n, err);
@@ -188,26 +214,30 @@ zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err)
     return kv_table_truncate(&s->kv, &s->engine->kv, n, err);
 }
 
-/* ---- runs ----------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static size_t item_rows(const zp_item *item)
 {
     return item->want == ZP_WANT_ALL ? item->n : item->want == ZP_WANT_LAST && item->n ? 1 : 0;
 }
 
-static zp_status check_item(const struct zp_engine *e, const struct engine_job *job, size_t i, zp_err *err)
+static zp_status check_item(const struct zp_engine *e, const struct engine_job *job, size_t i,
+                            zp_err *err)
 {
     const zp_item *item = &job->items[i];
     uint32_t n_ctx = e->options.n_ctx, n_vocab = e->model->h.n_vocab;
-    ZP_FAIL_IF(item->seq->engine != e, err, ZP_USAGE, "item %zu: the sequence belongs to another engine", i);
+    ZP_FAIL_IF(item->seq->engine != e, err, ZP_USAGE,
+               "item %zu: the sequence belongs to another engine", i);
     ZP_FAIL_IF(item->n > n_ctx - item->seq->kv.length, err, ZP_BAD_INPUT,
-               "%zu tokens after %u do not fit into the context of %u positions; raise --ctx-size", item->n,
-               item->seq->kv.length, n_ctx);
+               "%zu tokens after %u do not fit into the context of %u positions; raise --ctx-size",
+               item->n, item->seq->kv.length, n_ctx);
     for (size_t t = 0; t < item->n; t++)
         ZP_FAIL_IF(item->ids[t] < 0 || (uint32_t)item->ids[t] >= n_vocab, err, ZP_BAD_INPUT,
-                   "item %zu: id %d at %zu is outside the vocabulary of %u", i, item->ids[t], t, n_vocab);
+                   "item %zu: id %d at %zu is outside the vocabulary of %u", i, item->ids[t], t,
+                   n_vocab);
     for (size_t j = 0; j < i; j++)
-        ZP_FAIL_IF(job->items[j].seq == item->seq, err, ZP_USAGE, "items %zu and %zu name the same sequence", j, i);
+        ZP_FAIL_IF(job->items[j].seq == item->seq, err, ZP_USAGE,
+                   "items %zu and %zu name the same sequence", j, i);
     return ZP_OK;
 }
 
@@ -220,18 +250,23 @@ static zp_status check_job(const struct zp_engine *e, const struct engine_job *j
         rows += item_rows(&job->items[i]);
         pages += kv_table_pages_wanted(&job->items[i].seq->kv, &e->kv, (uint32_t)job->items[i].n);
     }
-    ZP_FAIL_IF(job->logits && rows > job->rows_room, err, ZP_USAGE, "%zu logit rows wanted, room for %zu", rows,
-               job->rows_room);
+    ZP_FAIL_IF(job->logits && rows > job->rows_room, err, ZP_USAGE,
+               "%zu logit rows wanted, room for %zu", rows, job->rows_room);
     ZP_FAIL_IF(pages > e->kv.n_free, err, ZP_NO_MEMORY,
-               "the KV budget of %zu pages is used up: %zu more needed, %zu free; raise the KV budget, lower the context "
-               "or close sequences", e->kv.n_pages, pages, e->kv.n_free);
+               "the KV budget of %zu pages is used up: %zu more needed, %zu free; raise the KV "
+               "budget, lower the context "
+               "or close sequences",
+               e->kv.n_pages, pages, e->kv.n_free);
     return ZP_OK;
 }
 
-struct cut { size_t item, token; };   /* where the next micro-batch begins */
+struct cut {
+    size_t item, token;
+}; /* where the next micro-batch begins */
 
 /* Takes up to micro_batch tokens from the cut; returns their number. */
-static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, struct cut *at, size_t *n_runs)
+static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, struct cut *at,
+                          size_t *n_runs)
 {
     uint32_t n_tok = 0;
     *n_runs = 0;
@@ -240,8 +275,10 @@ static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, str
         size_t left = item->n - at->token, room = e->options.micro_batch - n_tok;
         uint32_t n = (uint32_t)(left < room ? left : room);
         if (n)
-            e->runs[(*n_runs)++] = (struct forward_run){&item->seq->kv, item->ids + at->token, item->seq->kv.length, n,
-                                                        item->seq->offset, item->seq->mode};
+            e->runs[(*n_runs)++] =
+                (struct forward_run){ &item->seq->kv,       item->ids + at->token,
+                                      item->seq->kv.length, n,
+                                      item->seq->offset,    item->seq->mode };
         n_tok += n;
         at->token += n;
         if (at->token == item->n) at->item++, at->token = 0;
@@ -250,7 +287,8 @@ static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, str
 }
 
 /* Rows of this micro-batch whose logits are wanted, gathered into e->wanted. */
-static size_t gather_wanted(struct zp_engine *e, const struct engine_job *job, struct cut from, uint32_t n_tok)
+static size_t gather_wanted(struct zp_engine *e, const struct engine_job *job, struct cut from,
+                            uint32_t n_tok)
 {
     size_t d = e->model->h.d_model, n = 0;
     for (uint32_t t = 0; t < n_tok; from.token++) {
@@ -271,7 +309,7 @@ static void count_positions(struct zp_engine *e, size_t n_runs, uint32_t layers)
 {
     uint64_t done, skipped;
     for (size_t i = 0; i < n_runs; i++) {
-        struct position_view view = {e->runs[i].mode, e->forward.gates, e->forward.identity};
+        struct position_view view = { e->runs[i].mode, e->forward.gates, e->forward.identity };
         if (i == 0 || e->runs[i].mode != e->runs[i - 1].mode)
             position_count(&e->model->position, view, &done, &skipped);
         e->position_done += done * e->runs[i].n * layers / e->model->h.n_layer;
@@ -282,15 +320,18 @@ static void count_positions(struct zp_engine *e, size_t n_runs, uint32_t layers)
 static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
     uint32_t layer_end = job->layer_end ? job->layer_end : e->model->h.n_layer;
-    size_t d = e->model->h.d_model, n_vocab = e->model->h.n_vocab, tokens = 0, rows = 0, total = 0, n_runs;
+    size_t d = e->model->h.d_model, n_vocab = e->model->h.n_vocab, tokens = 0, rows = 0, total = 0,
+           n_runs;
     for (size_t i = 0; i < job->n_items; i++) total += job->items[i].n;
-    struct cut at = {0, 0};
+    struct cut at = { 0, 0 };
     while (at.item < job->n_items) {
         struct cut from = at;
         uint32_t n_tok = next_runs(e, job, &at, &n_runs);
-        for (size_t i = 0; i < n_runs; i++) ZP_TRY(kv_table_reserve(e->runs[i].kv, &e->kv, e->runs[i].n, err));
+        for (size_t i = 0; i < n_runs; i++)
+            ZP_TRY(kv_table_reserve(e->runs[i].kv, &e->kv, e->runs[i].n, err));
         if (n_tok == 0) break;
-        forward_layers(&e->forward, e->runs, n_runs, job->layer_begin, layer_end, job->x_in ? job->x_in + tokens * d : NULL);
+        forward_layers(&e->forward, e->runs, n_runs, job->layer_begin, layer_end,
+                       job->x_in ? job->x_in + tokens * d : NULL);
         for (size_t i = 0; i < n_runs; i++) e->runs[i].kv->length += e->runs[i].n;
         count_positions(e, n_runs, layer_end - job->layer_begin);
         if (job->x_out) memcpy(job->x_out + tokens * d, e->forward.x, n_tok * d * sizeof(float));
@@ -301,14 +342,15 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
         }
         tokens += n_tok;
         e->tokens += n_tok;
-        ZP_FAIL_IF(job->progress && job->progress->fn && !job->progress->fn(job->progress->arg, "tokens", tokens, total),
+        ZP_FAIL_IF(job->progress && job->progress->fn &&
+                       !job->progress->fn(job->progress->arg, "tokens", tokens, total),
                    err, ZP_INTERRUPTED, "interrupted after %zu of %zu tokens", tokens, total);
     }
     return ZP_OK;
 }
 
-/* Takes back what a stopped run had appended (E3). Where a window has given pages back meanwhile, the sequence keeps
- * its new length. */
+/* Takes back what a stopped run had appended (E3). Where a window has given pages back meanwhile,
+ * the sequence keeps its new length. */
 static void take_back(const struct engine_job *job, size_t computed)
 {
     for (size_t i = 0; i < job->n_items && computed; i++) {
@@ -335,10 +377,13 @@ void engine_logits(struct zp_engine *e, const float *x, size_t n, float *out)
         forward_logits(&e->forward, x + t * d, n - t < m ? n - t : m, out + t * n_vocab);
 }
 
-zp_status zp_engine_run(zp_engine *e, const zp_item *items, size_t n_items, float *logits, size_t rows_room,
-                        const zp_progress *progress, zp_err *err)
+zp_status zp_engine_run(zp_engine *e, const zp_item *items, size_t n_items, float *logits,
+                        size_t rows_room, const zp_progress *progress, zp_err *err)
 {
-    struct engine_job job = {.items = items, .n_items = n_items, .logits = logits, .rows_room = rows_room,
-                             .progress = progress};
+    struct engine_job job = { .items = items,
+                              .n_items = n_items,
+                              .logits = logits,
+                              .rows_room = rows_room,
+                              .progress = progress };
     return engine_run(e, &job, err);
 }

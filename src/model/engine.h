@@ -1,4 +1,5 @@
-/* engine.h: a model placed for execution, its sequences, and the runs the evaluation layers need. */
+/* engine.h: a model placed for execution, its sequences, and the runs the evaluation layers
+ * need. */
 #ifndef MODEL_ENGINE_H
 #define MODEL_ENGINE_H
 
@@ -7,16 +8,16 @@
 
 struct zp_engine {
     const struct zp_model *model;
-    zp_engine_options options;   /* resolved: no zeros left */
-    struct position position;    /* the model's, angles fixed for n_ctx */
-    double *angles;              /* (n_pair) */
+    zp_engine_options options; /* resolved: no zeros left */
+    struct position position;  /* the model's, angles fixed for n_ctx */
+    double *angles;            /* (n_pair) */
     struct kern_table kern;
     struct pool *pool;
     struct weights weights;
     struct kvcache kv;
     struct forward forward;
-    float *wanted;               /* (micro_batch, d_model): rows whose logits are asked for */
-    struct forward_run *runs;    /* (micro_batch) */
+    float *wanted;            /* (micro_batch, d_model): rows whose logits are asked for */
+    struct forward_run *runs; /* (micro_batch) */
     uint64_t tokens, position_done, position_skipped;
     uint32_t n_open_seqs;
 };
@@ -24,12 +25,13 @@ struct zp_engine {
 struct zp_seq {
     struct zp_engine *engine;
     struct kv_table kv;
-    zp_mode mode;                /* resolved: full, zero or half */
+    zp_mode mode; /* resolved: full, zero or half */
     uint64_t offset;
 };
 
-/* A run over all or some layers. x_in: rows at layer_begin (all tokens, d_model) or NULL; x_out: rows after layer_end, or
- * NULL. logits as in zp_engine_run, only when layer_end = n_layer. layer_end 0 = n_layer. */
+/* A run over all or some layers. x_in: rows at layer_begin (all tokens, d_model) or NULL; x_out:
+ * rows after layer_end, or NULL. logits as in zp_engine_run, only when layer_end = n_layer.
+ * layer_end 0 = n_layer. */
 struct engine_job {
     const zp_item *items;
     size_t n_items;
@@ -44,7 +46,10 @@ zp_status engine_run(struct zp_engine *e, const struct engine_job *job, zp_err *
 /* Logits of n rows (n, d_model) after the last layer: out (n, n_vocab). Any n. */
 void engine_logits(struct zp_engine *e, const float *x, size_t n, float *out);
 /* Bytes that an engine with these (resolved) options will hold: the memory plan of inspect. */
-struct engine_plan { uint64_t weights, kv, scratch, position; };
-zp_status engine_plan(const struct zp_model *m, zp_engine_options *options, struct engine_plan *out, zp_err *err);
+struct engine_plan {
+    uint64_t weights, kv, scratch, position;
+};
+zp_status engine_plan(const struct zp_model *m, zp_engine_options *options, struct engine_plan *out,
+                      zp_err *err);
 
 #endif

@@ -1,19 +1,26 @@
-/* forward.c: the layer program: norm + qkv, rotate + append + attend, out + residual, norm + gate + up, down + residual.
+/* forward.c: the layer program: norm + qkv, rotate + append + attend, out + residual, norm + gate +
+ * up, down + residual.
  * Owns: scratch of one micro-batch. Does not know: sequences' lengths, requests, files.
- * Threads: every worker runs the same program; rows or tokens are owned statically, phases end with a barrier.
- * F1 a row's bits depend on its own tokens only (I1): no reduction crosses rows, none depends on a split.
+ * Threads: every worker runs the same program; rows or tokens are owned statically, phases end with
+ * a barrier.
+ * F1 a row's bits depend on its own tokens only (I1): no reduction crosses rows, none depends on a
+ *    split.
  * F2 no allocation after forward_open (I5). */
 #include "model/forward.h"
+
+#include "model/attend.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- scratch ------------------------------------------------------------------------------------------------- */
+/* ---- scratch --------------------------------------------------------------------------------- */
 
-static zp_status take(struct forward *f, void *out, size_t count, size_t size, enum mem_tag tag, zp_err *err)
+static zp_status take(struct forward *f, void *out, size_t count, size_t size, enum mem_tag tag,
+                      zp_err *err)
 {
     void *p = mem_array(tag, count, size);
-    ZP_FAIL_IF(!p, err, ZP_NO_MEMORY, "not enough memory for %zu x %zu bytes of engine scratch", count, size);
+    ZP_FAIL_IF(!p, err, ZP_NO_MEMORY, "not enough memory for %zu x %zu bytes of engine scratch",
+               count, size);
     memset(p, 0, count * size);
     f->blocks[f->n_blocks++] = p;
     *(tag == MEM_POSITION ? &f->position_bytes : &f->scratch_bytes) += count * size;
@@ -21,7 +28,8 @@ static zp_status take(struct forward *f, void *out, size_t count, size_t size, e
     return ZP_OK;
 }
 
-static zp_status take_act(struct forward *f, struct kern_act *a, const float *f32, size_t n_in, zp_err *err)
+static zp_status take_act(struct forward *f, struct kern_act *a, const float *f32, size_t n_in,
+                          zp_err *err)
 {
     void *memory;
     if (!f->exact) {
@@ -39,11 +47,14 @@ static zp_status take_bias_tables(struct forward *f, zp_err *err)
     enum { PAD = KERN_TILE }; /* whole tiles are read at both ends */
     for (uint32_t l = 0; l < p->n_layer; l++) {
         if (!position_layer_has_bias(p, l)) continue;
-        if (!f->bias) ZP_TRY(take(f, &f->bias, (size_t)p->n_layer * p->n_head, sizeof *f->bias, MEM_POSITION, err));
+        if (!f->bias)
+            ZP_TRY(take(f, &f->bias, (size_t)p->n_layer * p->n_head, sizeof *f->bias, MEM_POSITION,
+                        err));
         for (uint32_t i = 0; i < p->n_head; i++) {
             size_t n = (size_t)f->n_ctx + 2 * PAD;
             float *table = mem_zalloc(MEM_POSITION, n * sizeof *table);
-            ZP_FAIL_IF(!table, err, ZP_NO_MEMORY, "not enough memory for the bias table of layer %u", l);
+            ZP_FAIL_IF(!table, err, ZP_NO_MEMORY,
+                       "not enough memory for the bias table of layer %u", l);
             f->position_bytes += n * sizeof *table;
             position_bias_fill(p, l, i, f->n_ctx, table + PAD);
             f->bias[l * p->n_head + i] = table;
@@ -55,16 +66,23 @@ static zp_status take_bias_tables(struct forward *f, zp_err *err)
 static zp_status fill(struct forward *f, zp_err *err)
 {
     const struct hparams *h = f->h;
-    size_t m = f->micro_batch, nq = (size_t)h->n_head * h->d_head, nkv = (size_t)h->n_kv * h->d_head;
+    size_t m = f->micro_batch, nq = (size_t)h->n_head * h->d_head,
+           nkv = (size_t)h->n_kv * h->d_head;
     size_t wide = nq > h->d_model ? nq : h->d_model;
-    struct { float **out; size_t width; } rows[] = {
-        {&f->x, h->d_model}, {&f->normed, h->d_model}, {&f->q, nq}, {&f->k, nkv}, {&f->v, nkv},
-        {&f->heads, nq}, {&f->gate, h->d_ff}, {&f->up, h->d_ff}, {&f->sum, wide}};
+    struct {
+        float **out;
+        size_t width;
+    } rows[] = { { &f->x, h->d_model }, { &f->normed, h->d_model },
+                 { &f->q, nq },         { &f->k, nkv },
+                 { &f->v, nkv },        { &f->heads, nq },
+                 { &f->gate, h->d_ff }, { &f->up, h->d_ff },
+                 { &f->sum, wide } };
     for (size_t i = 0; i < ZP_COUNT(rows); i++)
         ZP_TRY(take(f, rows[i].out, m * rows[i].width, sizeof(float), MEM_SCRATCH, err));
     for (uint32_t set = 0; set < 2; set++)
         if (position_uses_set(f->position, set))
-            ZP_TRY(take(f, &f->cs[set], m * f->position->n_pair * 2, sizeof(float), MEM_POSITION, err));
+            ZP_TRY(take(f, &f->cs[set], m * f->position->n_pair * 2, sizeof(float), MEM_POSITION,
+                        err));
     ZP_TRY(take(f, &f->token_run, m, sizeof(uint32_t), MEM_SCRATCH, err));
     ZP_TRY(take(f, &f->token_at, m, sizeof(uint32_t), MEM_SCRATCH, err));
     ZP_TRY(take_act(f, &f->act_model, f->normed, h->d_model, err));
@@ -84,16 +102,19 @@ zp_status forward_open(struct forward *f, zp_err *err)
 void forward_free(struct forward *f)
 {
     attend_free(f);
-    for (size_t i = 0; f->bias && i < (size_t)f->h->n_layer * f->h->n_head; i++) mem_free(f->bias[i]);
+    for (size_t i = 0; f->bias && i < (size_t)f->h->n_layer * f->h->n_head; i++)
+        mem_free(f->bias[i]);
     for (uint32_t i = 0; i < f->n_blocks; i++) mem_free(f->blocks[i]);
     f->n_blocks = 0;
     f->bias = NULL;
 }
 
-void forward_plan(const struct hparams *h, const struct position *p, uint32_t micro_batch, uint32_t n_ctx, bool exact,
-                  uint32_t n_threads, uint64_t *scratch, uint64_t *position)
+void forward_plan(const struct hparams *h, const struct position *p, uint32_t micro_batch,
+                  uint32_t n_ctx, bool exact, uint32_t n_threads, uint64_t *scratch,
+                  uint64_t *position)
 {
-    uint64_t m = micro_batch, nq = (uint64_t)h->n_head * h->d_head, nkv = (uint64_t)h->n_kv * h->d_head;
+    uint64_t m = micro_batch, nq = (uint64_t)h->n_head * h->d_head,
+             nkv = (uint64_t)h->n_kv * h->d_head;
     uint64_t wide = nq > h->d_model ? nq : h->d_model;
     *scratch = m * (2ull * h->d_model + 2 * nq + 2 * nkv + 2ull * h->d_ff + wide) * 4 + m * 8;
     if (!exact)
@@ -105,13 +126,17 @@ void forward_plan(const struct hparams *h, const struct position *p, uint32_t mi
         if (position_uses_set(p, set)) *position += m * p->n_pair * 8;
     bool any = false;
     for (uint32_t l = 0; l < p->n_layer; l++)
-        if (position_layer_has_bias(p, l)) any = true, *position += ((uint64_t)n_ctx + 2 * KERN_TILE) * 4 * p->n_head;
+        if (position_layer_has_bias(p, l))
+            any = true, *position += ((uint64_t)n_ctx + 2 * KERN_TILE) * 4 * p->n_head;
     if (any) *position += (uint64_t)p->n_layer * p->n_head * sizeof(float *);
 }
 
-/* ---- phases -------------------------------------------------------------------------------------------------- */
+/* ---- phases ---------------------------------------------------------------------------------- */
 
-struct worker { struct forward *f; uint32_t thread, n; };
+struct worker {
+    struct forward *f;
+    uint32_t thread, n;
+};
 
 static void wait_all(const struct worker *w)
 {
@@ -130,7 +155,8 @@ static kern_gemm_fn gemm_of(const struct kern_table *t, const struct kern_mat *m
 }
 
 /* This worker's rows of y = W x for n_tok tokens. */
-static void multiply(const struct worker *w, const struct kern_mat *m, const struct kern_act *x, size_t n_tok, float *y)
+static void multiply(const struct worker *w, const struct kern_mat *m, const struct kern_act *x,
+                     size_t n_tok, float *y)
 {
     size_t begin, end;
     pool_share(m->n_out, n_tok > 1 ? 64 : 16, w->thread, w->n, &begin, &end);
@@ -195,7 +221,8 @@ static void rotate_token(struct forward *f, uint32_t layer, size_t t, struct pos
         uint32_t n = position_head_cs(p, view, layer, kv, table, room, &cs);
         if (n == 0) continue;
         f->kern->rotate(f->k + (t * p->n_kv + kv) * d, cs, n);
-        for (uint32_t i = 0; i < group; i++) f->kern->rotate(f->q + (t * p->n_head + kv * group + i) * d, cs, n);
+        for (uint32_t i = 0; i < group; i++)
+            f->kern->rotate(f->q + (t * p->n_head + kv * group + i) * d, cs, n);
     }
 }
 
@@ -206,10 +233,12 @@ static void append_token(struct forward *f, uint32_t layer, size_t t)
     uint32_t at = f->token_at[t], tile = at / KERN_TILE;
     kern_kv_append_fn append = f->element == 4 ? f->kern->kv_append_f32 : f->kern->kv_append_bf16;
     for (uint32_t i = 0; i < p->n_kv; i++) {
-        size_t page = ((size_t)layer * p->n_kv + i) * kv->n_tiles + tile, head = (t * p->n_kv + i) * p->d_head;
-        /* the table's pages are owned by this sequence (K1), so writing through the const view is legal */
-        append((void *)(uintptr_t)kv->k[page], (void *)(uintptr_t)kv->v[page], at % KERN_TILE, f->k + head,
-               f->v + head, p->d_head);
+        size_t page = ((size_t)layer * p->n_kv + i) * kv->n_tiles + tile,
+               head = (t * p->n_kv + i) * p->d_head;
+        /* the table's pages are owned by this sequence (K1), so writing through the const view is
+         * legal */
+        append((void *)(uintptr_t)kv->k[page], (void *)(uintptr_t)kv->v[page], at % KERN_TILE,
+               f->k + head, f->v + head, p->d_head);
     }
 }
 
@@ -217,7 +246,7 @@ static void rotate_and_append(const struct worker *w, uint32_t layer, size_t t0,
 {
     struct forward *f = w->f;
     for (size_t t = t0; t < t1; t++) {
-        struct position_view view = {f->runs[f->token_run[t]].mode, f->gates, f->identity};
+        struct position_view view = { f->runs[f->token_run[t]].mode, f->gates, f->identity };
         rotate_token(f, layer, t, view);
         append_token(f, layer, t);
     }
@@ -268,7 +297,8 @@ static void attention(const struct worker *w, uint32_t l, const struct layer_wei
     wait_all(w);
     multiply(w, &lw->mat[W_O], &f->act_heads, f->n_tok, f->sum);
     wait_all(w);
-    for (size_t t = t0; t < t1; t++) add_bias(f->sum + t * f->h->d_model, lw->o_bias, f->h->d_model);
+    for (size_t t = t0; t < t1; t++)
+        add_bias(f->sum + t * f->h->d_model, lw->o_bias, f->h->d_model);
     add_residual(w, lw->post_attn_norm, t0, t1);
 }
 
@@ -305,20 +335,24 @@ static void begin_tokens(const struct worker *w, const float *x_in)
         float *x = f->x + t * d;
         if (x_in) memcpy(x, x_in + t * d, d * sizeof *x);
         else weights_embed(f->weights, (uint32_t)run->ids[at - run->first], x);
-        for (size_t i = 0; !x_in && f->h->embed_scale != 1.0f && i < d; i++) x[i] *= f->h->embed_scale;
+        for (size_t i = 0; !x_in && f->h->embed_scale != 1.0f && i < d; i++)
+            x[i] *= f->h->embed_scale;
         for (uint32_t set = 0; set < 2; set++)
             if (f->cs[set])
                 position_angles(p, set, (double)(run->offset + at), f->cs[set] + t * p->n_pair * 2);
     }
 }
 
-struct layers_job { struct forward *f; const float *x_in; };
+struct layers_job {
+    struct forward *f;
+    const float *x_in;
+};
 
 static void layers_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct layers_job *job = arg;
     struct forward *f = job->f;
-    struct worker w = {f, thread, n_threads};
+    struct worker w = { f, thread, n_threads };
     begin_tokens(&w, job->x_in);
     for (uint32_t l = f->layer_begin; l < f->layer_end; l++) {
         if (f->hooks.at_layer) {
@@ -331,8 +365,8 @@ static void layers_worker(void *arg, uint32_t thread, uint32_t n_threads)
     }
 }
 
-void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_runs, uint32_t layer_begin,
-                    uint32_t layer_end, const float *x_in)
+void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_runs,
+                    uint32_t layer_begin, uint32_t layer_end, const float *x_in)
 {
     f->runs = runs, f->n_runs = n_runs, f->n_tok = 0;
     for (size_t i = 0; i < n_runs; i++)
@@ -341,23 +375,29 @@ void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_
             f->token_at[f->n_tok++] = runs[i].first + t;
         }
     f->layer_begin = layer_begin, f->layer_end = layer_end;
-    struct layers_job job = {f, x_in};
+    struct layers_job job = { f, x_in };
     pool_run(f->pool, layers_worker, &job);
 }
 
-/* ---- logits --------------------------------------------------------------------------------------------------- */
+/* ---- logits ---------------------------------------------------------------------------------- */
 
-struct logits_job { struct forward *f; const float *x; size_t n; float *logits; };
+struct logits_job {
+    struct forward *f;
+    const float *x;
+    size_t n;
+    float *logits;
+};
 
 static void logits_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct logits_job *job = arg;
     struct forward *f = job->f;
-    struct worker w = {f, thread, n_threads};
+    struct worker w = { f, thread, n_threads };
     size_t t0, t1, d = f->h->d_model, rows = f->weights->output.n_out;
     pool_share(job->n, 1, thread, n_threads, &t0, &t1);
     for (size_t t = t0; t < t1; t++)
-        f->kern->rmsnorm(job->x + t * d, f->weights->output_norm, f->h->norm_eps, d, f->normed + t * d);
+        f->kern->rmsnorm(job->x + t * d, f->weights->output_norm, f->h->norm_eps, d,
+                         f->normed + t * d);
     set_input(&w, &f->act_model, t0, t1);
     wait_all(&w);
     multiply(&w, &f->weights->output, &f->act_model, job->n, job->logits);
@@ -368,6 +408,6 @@ static void logits_worker(void *arg, uint32_t thread, uint32_t n_threads)
 
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits)
 {
-    struct logits_job job = {f, x, n, logits};
+    struct logits_job job = { f, x, n, logits };
     pool_run(f->pool, logits_worker, &job);
 }

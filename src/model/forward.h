@@ -10,18 +10,21 @@
 /* Consecutive tokens of one sequence; their pages are reserved. */
 struct forward_run {
     struct kv_table *kv;
-    const int32_t *ids;       /* (n) */
-    uint32_t first, n;        /* index in the sequence of the first token; tokens */
-    uint64_t offset;          /* added to the index for angles only */
+    const int32_t *ids; /* (n) */
+    uint32_t first, n;  /* index in the sequence of the first token; tokens */
+    uint64_t offset;    /* added to the index for angles only */
     zp_mode mode;
 };
 
 /* Called by worker 0 between phases; rows are those of the micro-batch. Any may be NULL. */
 struct forward_hooks {
     void *arg;
-    void (*at_layer)(void *arg, uint32_t layer, size_t n_tok, const float *x);     /* x (n_tok, d_model), before it */
-    void (*at_qkv)(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k, const float *v);
-    void (*at_heads)(void *arg, uint32_t layer, size_t n_tok, const float *heads); /* (n_tok, n_head, d_head) before W_o */
+    void (*at_layer)(void *arg, uint32_t layer, size_t n_tok,
+                     const float *x); /* x (n_tok, d_model), before it */
+    void (*at_qkv)(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k,
+                   const float *v);
+    void (*at_heads)(void *arg, uint32_t layer, size_t n_tok,
+                     const float *heads); /* (n_tok, n_head, d_head) before W_o */
 };
 
 /* Scratch and tables of the layer program, sized once for micro_batch tokens. */
@@ -32,17 +35,18 @@ struct forward {
     const struct kern_table *kern;
     struct pool *pool;
     uint32_t micro_batch, n_ctx;
-    bool exact, identity;     /* identity: rotate closed pairs by (1, 0) (tests of I2) */
-    size_t element;           /* bytes of a KV number: 4 or 2 */
-    const uint8_t *gates;     /* (n_layer, n_kv, n_pair) 0 = closed for now, or NULL */
-    const uint32_t *windows;  /* (n_layer, n_kv) replaces the heads' own reach while scanning, or NULL */
-    uint32_t n_sink;          /* sinks that go with it */
+    bool exact, identity; /* identity: rotate closed pairs by (1, 0) (tests of I2) */
+    size_t element;       /* bytes of a KV number: 4 or 2 */
+    const uint8_t *gates; /* (n_layer, n_kv, n_pair) 0 = closed for now, or NULL */
+    const uint32_t
+        *windows;    /* (n_layer, n_kv) replaces the heads' own reach while scanning, or NULL */
+    uint32_t n_sink; /* sinks that go with it */
     struct forward_hooks hooks;
     /* scratch */
     float *x, *normed, *q, *k, *v, *heads, *gate, *up, *sum; /* (micro_batch, width) */
-    float *cs[2];             /* (micro_batch, n_pair, 2) or NULL */
+    float *cs[2];                                            /* (micro_batch, n_pair, 2) or NULL */
     struct kern_act act_model, act_heads, act_ff;
-    float **bias;             /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
+    float **bias; /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
     struct attend *attend;
     void *blocks[24];
     uint32_t n_blocks;
@@ -59,23 +63,16 @@ struct forward {
 zp_status forward_open(struct forward *f, zp_err *err);
 void forward_free(struct forward *f);
 /* Bytes forward_open will take. */
-void forward_plan(const struct hparams *h, const struct position *p, uint32_t micro_batch, uint32_t n_ctx, bool exact,
-                  uint32_t n_threads, uint64_t *scratch, uint64_t *position);
+void forward_plan(const struct hparams *h, const struct position *p, uint32_t micro_batch,
+                  uint32_t n_ctx, bool exact, uint32_t n_threads, uint64_t *scratch,
+                  uint64_t *position);
 
-/* Runs layers [layer_begin, layer_end) over runs of together <= micro_batch tokens, n_tok of them. x_in (n_tok, d_model):
- * the stream before layer_begin, or NULL for the embeddings. Leaves the stream in f->x; writes KV, not lengths. */
-void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_runs, uint32_t layer_begin,
-                    uint32_t layer_end, const float *x_in);
+/* Runs layers [layer_begin, layer_end) over runs of together <= micro_batch tokens, n_tok of them.
+ * x_in (n_tok, d_model): the stream before layer_begin, or NULL for the embeddings. Leaves the
+ * stream in f->x; writes KV, not lengths. */
+void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_runs,
+                    uint32_t layer_begin, uint32_t layer_end, const float *x_in);
 /* Final norm and output matrix of n rows x (n, d_model): logits (n, n_vocab). n <= micro_batch. */
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits);
-
-/* attend.c: rotated q, appended KV -> heads. Called by every worker between barriers. */
-struct attend;
-zp_status attend_open(struct forward *f, zp_err *err);
-void attend_free(struct forward *f);
-uint64_t attend_plan(const struct hparams *h, uint32_t n_ctx, uint32_t n_threads);
-void attend_prepare(struct forward *f, uint32_t layer);              /* worker 0, before a barrier */
-void attend_work(struct forward *f, uint32_t layer, uint32_t thread);  /* all workers */
-void attend_merge(struct forward *f, uint32_t layer, uint32_t thread); /* all, after a barrier */
 
 #endif

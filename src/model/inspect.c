@@ -148,7 +148,7 @@ static void write_positions(struct json_build *w, const struct zp_model *m, cons
     json_build_text(w, "default", modes[p->mode_default]);
     json_build_uint(w, "auto_threshold", p->auto_threshold);
     json_build_bool(w, "has_half", p->has_half);
-    json_build_bool(w, "has_evidence", p->has_evidence);
+    json_build_bool(w, "has_evidence", p->verified[ZP_MODE_FULL]);
     json_build_object_end(w);
     json_build_array(w, "position");
     for (uint32_t l = 0; l < p->n_layer; l++) write_layer(w, &m->h, p, l);

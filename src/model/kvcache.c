@@ -8,7 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Windowed heads keep this many positions behind their reach, so that a short truncation needs no recomputation. */
+/* Windowed heads keep this many positions behind their reach, so that a short truncation needs no
+ * recomputation. */
 enum { KEEP_BEHIND = 256 };
 
 size_t kvcache_page_bytes(const struct position *p, size_t element)
@@ -22,8 +23,10 @@ static uint32_t head_reach(const struct position *p, uint32_t head)
     return a == 0 ? b : b == 0 ? a : a < b ? a : b;
 }
 
-/* Most pages a head holds at a time: all, or the sinks, its reach, what is kept behind it and one micro-batch. */
-static size_t head_pages(const struct position *p, uint32_t head, size_t n_positions, uint32_t micro_batch)
+/* Most pages a head holds at a time: all, or the sinks, its reach, what is kept behind it and one
+ * micro-batch. */
+static size_t head_pages(const struct position *p, uint32_t head, size_t n_positions,
+                         uint32_t micro_batch)
 {
     size_t full = (n_positions + KERN_TILE - 1) / KERN_TILE, reach = head_reach(p, head);
     size_t held = (reach + KEEP_BEHIND + micro_batch) / KERN_TILE + 4;
@@ -33,12 +36,13 @@ static size_t head_pages(const struct position *p, uint32_t head, size_t n_posit
 size_t kvcache_pages_needed(const struct position *p, uint32_t n_ctx, uint32_t micro_batch)
 {
     size_t total = 0;
-    for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++) total += head_pages(p, i, n_ctx, micro_batch);
+    for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++)
+        total += head_pages(p, i, n_ctx, micro_batch);
     return total;
 }
 
-zp_status kvcache_open(struct kvcache *c, const struct position *p, size_t element, uint32_t micro_batch,
-                       uint64_t budget, zp_err *err)
+zp_status kvcache_open(struct kvcache *c, const struct position *p, size_t element,
+                       uint32_t micro_batch, uint64_t budget, zp_err *err)
 {
     memset(c, 0, sizeof *c);
     c->position = p;
@@ -50,7 +54,8 @@ zp_status kvcache_open(struct kvcache *c, const struct position *p, size_t eleme
     c->n_pages = (size_t)(budget / c->page_bytes);
     ZP_FAIL_IF(c->n_pages < c->n_heads, err, ZP_NO_MEMORY,
                "KV budget of %llu bytes is too small for one page a head: %u heads need %llu bytes",
-               (unsigned long long)budget, c->n_heads, (unsigned long long)(c->n_heads * c->page_bytes));
+               (unsigned long long)budget, c->n_heads,
+               (unsigned long long)(c->n_heads * c->page_bytes));
     ZP_FAIL_IF(c->n_pages > UINT32_MAX, err, ZP_BAD_INPUT, "KV budget of %llu bytes is too large",
                (unsigned long long)budget);
     c->memory = mem_alloc_huge(MEM_KV, c->n_pages * c->page_bytes);
@@ -102,7 +107,9 @@ static void own_page(struct kvcache *c, struct kv_table *t, size_t at)
     uint8_t *memory = c->memory + page * c->page_bytes;
     c->refs[page] = 1;
     if (t->k[at]) memcpy(memory, t->k[at], c->page_bytes);
-    else memset(memory, 0, c->page_bytes); /* unwritten positions are finite: masked terms are exact zeros */
+    else
+        memset(memory, 0,
+               c->page_bytes); /* unwritten positions are finite: masked terms are exact zeros */
     put_page(c, t, at);
     set_page(c, t, at, page);
 }
@@ -118,7 +125,8 @@ zp_status kv_table_open(struct kv_table *t, const struct kvcache *c, uint32_t n_
     mem_free(t->k);
     mem_free(t->v);
     memset(t, 0, sizeof *t);
-    ZP_FAIL(err, ZP_NO_MEMORY, "not enough memory for the page table of a sequence of %u positions", n_ctx);
+    ZP_FAIL(err, ZP_NO_MEMORY, "not enough memory for the page table of a sequence of %u positions",
+            n_ctx);
 }
 
 void kv_table_free(struct kv_table *t, struct kvcache *c)
@@ -130,7 +138,8 @@ void kv_table_free(struct kv_table *t, struct kvcache *c)
 }
 
 /* Tiles of a head that no query at or after position `at` can see: [*begin, *end). */
-static void unreachable_tiles(const struct kvcache *c, uint32_t head, uint32_t at, uint32_t *begin, uint32_t *end)
+static void unreachable_tiles(const struct kvcache *c, uint32_t head, uint32_t at, uint32_t *begin,
+                              uint32_t *end)
 {
     uint32_t reach = head_reach(c->position, head);
     *begin = (c->position->n_sink + KERN_TILE - 1) / KERN_TILE;
@@ -165,7 +174,8 @@ zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, zp
 {
     if (n == 0) return ZP_OK;
     ZP_FAIL_IF(n > t->n_tiles * KERN_TILE - t->length, err, ZP_BAD_INPUT,
-               "%u tokens do not fit: the sequence holds %u of %u positions", n, t->length, t->n_tiles * KERN_TILE);
+               "%u tokens do not fit: the sequence holds %u of %u positions", n, t->length,
+               t->n_tiles * KERN_TILE);
     give_back(t, c);
     uint32_t first = t->length / KERN_TILE, last = (t->length + n - 1) / KERN_TILE;
     size_t need = 0;
@@ -175,29 +185,36 @@ zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, zp
             need += !k || c->refs[page_number(c, k)] != 1;
         }
     ZP_FAIL_IF(need > c->n_free, err, ZP_NO_MEMORY,
-               "KV budget is used up: %zu more pages of %zu bytes are needed, %zu of %zu are free; raise the KV budget, "
-               "lower the context or close sequences", need, c->page_bytes, c->n_free, c->n_pages);
+               "KV budget is used up: %zu more pages of %zu bytes are needed, %zu of %zu are free; "
+               "raise the KV budget, "
+               "lower the context or close sequences",
+               need, c->page_bytes, c->n_free, c->n_pages);
     for (uint32_t h = 0; h < c->n_heads; h++)
         for (uint32_t i = first; i <= last; i++) own_page(c, t, (size_t)h * t->n_tiles + i);
     return ZP_OK;
 }
 
 /* Every page that a query at position n may read must still be there. */
-static zp_status check_present(const struct kv_table *t, const struct kvcache *c, uint32_t n, zp_err *err)
+static zp_status check_present(const struct kv_table *t, const struct kvcache *c, uint32_t n,
+                               zp_err *err)
 {
     for (uint32_t h = 0; h < c->n_heads; h++) {
         uint32_t reach = head_reach(c->position, h);
         uint32_t first = reach == 0 || n < reach ? 0 : (n - reach) / KERN_TILE;
         for (uint32_t i = first; i < (n + KERN_TILE - 1) / KERN_TILE; i++)
             ZP_FAIL_IF(!t->k[(size_t)h * t->n_tiles + i], err, ZP_UNSUPPORTED,
-                       "position %u lies behind a window whose pages were given back; compute the tokens again", n);
+                       "position %u lies behind a window whose pages were given back; compute the "
+                       "tokens again",
+                       n);
     }
     return ZP_OK;
 }
 
-zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struct kvcache *c, uint32_t n, zp_err *err)
+zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struct kvcache *c,
+                         uint32_t n, zp_err *err)
 {
-    ZP_FAIL_IF(n > from->length, err, ZP_BAD_INPUT, "cannot share %u positions of a sequence of %u", n, from->length);
+    ZP_FAIL_IF(n > from->length, err, ZP_BAD_INPUT, "cannot share %u positions of a sequence of %u",
+               n, from->length);
     ZP_TRY(check_present(from, c, n, err));
     for (uint32_t h = 0; h < c->n_heads; h++)
         for (uint32_t i = 0; i < (n + KERN_TILE - 1) / KERN_TILE; i++) {
@@ -212,7 +229,8 @@ zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struc
 
 zp_status kv_table_truncate(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err)
 {
-    ZP_FAIL_IF(n > t->length, err, ZP_BAD_INPUT, "cannot truncate a sequence of %u positions to %u", t->length, n);
+    ZP_FAIL_IF(n > t->length, err, ZP_BAD_INPUT, "cannot truncate a sequence of %u positions to %u",
+               t->length, n);
     ZP_TRY(check_present(t, c, n, err));
     for (uint32_t h = 0; h < c->n_heads; h++)
         for (uint32_t i = (n + KERN_TILE - 1) / KERN_TILE; i < t->n_tiles; i++)

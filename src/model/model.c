@@ -1,7 +1,9 @@
 /* model.c: opens a model file or folder and keeps what never changes.
- * Owns: mapping, hyper-parameters, position table, tokenizer, template. Does not know: engines, sequences.
+ * Owns: mapping, hyper-parameters, position table, tokenizer, template. Does not know: engines,
+ * sequences.
  * Threads: immutable after zp_model_open.
- * M1 a tokenizer or template that cannot be used does not stop the model from loading; asking for it tells why. */
+ * M1 a tokenizer or template that cannot be used does not stop the model from loading; asking for
+ *    it tells why. */
 #include "model/model.h"
 
 #include <string.h>
@@ -19,16 +21,19 @@ static void open_tokenizer(struct zp_model *m, const char *pre)
 {
     zp_err *err = &m->tokenizer_error;
     if (m->gguf.folder && m->gguf.tokenizer_json)
-        tokenizer_open_json(&m->tokenizer, m->gguf.tokenizer_json, m->gguf.tokenizer_config_json, err);
+        tokenizer_open_json(&m->tokenizer, m->gguf.tokenizer_json, m->gguf.tokenizer_config_json,
+                            err);
     else if (!m->gguf.folder && gguf_find_key(&m->gguf, "tokenizer.ggml.model"))
         tokenizer_open_gguf(&m->tokenizer, &m->gguf, pre, err);
-    else status_fail(err, ZP_BAD_FILE, __FILE__, __LINE__, "%s: the model comes without a tokenizer", m->gguf.path);
+    else
+        status_fail(err, ZP_BAD_FILE, __FILE__, __LINE__, "%s: the model comes without a tokenizer",
+                    m->gguf.path);
 }
 
 static zp_status template_source(struct zp_model *m, const char *given, zp_err *err)
 {
-    struct gguf_str s = {0};
-    if (given) s = (struct gguf_str){given, strlen(given)};
+    struct gguf_str s = { 0 };
+    if (given) s = (struct gguf_str){ given, strlen(given) };
     else ZP_TRY(gguf_get_str_or_null(&m->gguf, "tokenizer.chat_template", &s, err));
     if (s.data) {
         m->template_text = arena_strndup(&m->arena, s.data, s.size);
@@ -36,7 +41,8 @@ static zp_status template_source(struct zp_model *m, const char *given, zp_err *
     } else if (m->gguf.chat_template_jinja) {
         struct buffer b = buffer_with_max(MEM_META, 16u << 20);
         zp_status status = os_read_file(m->gguf.chat_template_jinja, &b, err);
-        if (status == ZP_OK) m->template_text = arena_strndup(&m->arena, (const char *)b.data, b.size);
+        if (status == ZP_OK)
+            m->template_text = arena_strndup(&m->arena, (const char *)b.data, b.size);
         buffer_free(&b);
         ZP_TRY(status);
     }
@@ -46,10 +52,12 @@ static zp_status template_source(struct zp_model *m, const char *given, zp_err *
 static void open_template(struct zp_model *m)
 {
     if (m->template_text)
-        template_open(&m->template, m->template_text, strlen(m->template_text), "chat template", &m->template_error);
+        template_open(&m->template, m->template_text, strlen(m->template_text), "chat template",
+                      &m->template_error);
     else
         status_fail(&m->template_error, ZP_BAD_FILE, __FILE__, __LINE__,
-                    "%s: the model has no chat template; give one with --chat-template", m->gguf.path);
+                    "%s: the model has no chat template; give one with --chat-template",
+                    m->gguf.path);
 }
 
 /* Identity of keys and tensor table: names, shapes, types, offsets; not of all weight bytes. */
@@ -84,14 +92,17 @@ static zp_status fill(struct zp_model *m, const char *path, const zp_model_optio
     ZP_FAIL_IF(!m->name, err, ZP_NO_MEMORY, "not enough memory for the model's name");
     hash_table(m);
     open_tokenizer(m, o ? o->pre : NULL);
-    ZP_FAIL_IF(m->tokenizer_error.code == ZP_NO_MEMORY, err, ZP_NO_MEMORY, "%s", m->tokenizer_error.message);
+    ZP_FAIL_IF(m->tokenizer_error.code == ZP_NO_MEMORY, err, ZP_NO_MEMORY, "%s",
+               m->tokenizer_error.message);
     ZP_TRY(template_source(m, o ? o->chat_template : NULL, err));
     open_template(m);
-    ZP_FAIL_IF(m->template_error.code == ZP_NO_MEMORY, err, ZP_NO_MEMORY, "%s", m->template_error.message);
+    ZP_FAIL_IF(m->template_error.code == ZP_NO_MEMORY, err, ZP_NO_MEMORY, "%s",
+               m->template_error.message);
     return ZP_OK;
 }
 
-zp_status zp_model_open(zp_model **out, const char *path, const zp_model_options *options, zp_err *err)
+zp_status zp_model_open(zp_model **out, const char *path, const zp_model_options *options,
+                        zp_err *err)
 {
     *out = NULL;
     struct zp_model *m = mem_zalloc(MEM_META, sizeof *m);
@@ -118,13 +129,24 @@ void zp_model_close(zp_model *m)
 void zp_model_describe(const zp_model *m, zp_model_info *out)
 {
     const struct hparams *h = &m->h;
-    *out = (zp_model_info){.arch = m->gguf.arch, .name = m->name, .sha256 = m->sha256, .file_bytes = m->gguf.file_bytes,
-                           .n_params = m->n_params, .n_layer = h->n_layer, .n_head = h->n_head, .n_kv = h->n_kv,
-                           .d_head = h->d_head, .d_model = h->d_model, .d_ff = h->d_ff, .n_vocab = h->n_vocab,
-                           .n_ctx_train = h->n_ctx_train, .n_ctx_validated = m->position.n_ctx_validated,
-                           .has_template = m->template != NULL, .has_tokenizer = m->tokenizer != NULL};
-    position_gates(&m->position, &out->gates_total, &out->gates_closed, &out->layers_none, &out->heads_none,
-                   &out->heads_local);
+    *out = (zp_model_info){ .arch = m->gguf.arch,
+                            .name = m->name,
+                            .sha256 = m->sha256,
+                            .file_bytes = m->gguf.file_bytes,
+                            .n_params = m->n_params,
+                            .n_layer = h->n_layer,
+                            .n_head = h->n_head,
+                            .n_kv = h->n_kv,
+                            .d_head = h->d_head,
+                            .d_model = h->d_model,
+                            .d_ff = h->d_ff,
+                            .n_vocab = h->n_vocab,
+                            .n_ctx_train = h->n_ctx_train,
+                            .n_ctx_validated = m->position.n_ctx_validated,
+                            .has_template = m->template != NULL,
+                            .has_tokenizer = m->tokenizer != NULL };
+    position_gates(&m->position, &out->gates_total, &out->gates_closed, &out->layers_none,
+                   &out->heads_none, &out->heads_local);
 }
 
 zp_status model_tokenizer(const struct zp_model *m, const struct tokenizer **out, zp_err *err)

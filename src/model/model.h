@@ -1,4 +1,5 @@
-/* model.h: the immutable model: keys, hyper-parameters, position table, tokenizer, chat template. */
+/* model.h: the immutable model: keys, hyper-parameters, position table, tokenizer, chat
+ * template. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -12,12 +13,13 @@ struct zp_model {
     struct hparams h;
     struct position position;
     struct arena arena;
-    struct tokenizer *tokenizer;        /* NULL: the file has none, or tokenizer_error says why it cannot be used */
+    struct tokenizer
+        *tokenizer; /* NULL: the file has none, or tokenizer_error says why it cannot be used */
     zp_err tokenizer_error;
-    char *template_text;                /* source of the chat template; NULL = none */
-    struct template *template;          /* NULL: none, or template_error */
+    char *template_text;       /* source of the chat template; NULL = none */
+    struct template *template; /* NULL: none, or template_error */
     zp_err template_error;
-    char sha256[65];                    /* of keys and tensor table (names, shapes, types, offsets) */
+    char sha256[65]; /* of keys and tensor table (names, shapes, types, offsets) */
     uint64_t n_params;
     char *name;
 };

@@ -123,9 +123,9 @@ zp_status requant_plan(const struct gguf *g, const struct requant_options *o,
         report->n_items++;
         report->n_twice += item->twice;
         report->n_grown += item->grows;
-        report->evidence_dropped |= item->to != item->from;
+        report->weights_changed |= item->to != item->from;
     }
-    report->evidence_dropped &= gguf_find_key(g, EVIDENCE_KEY) != NULL;
+    report->evidence_dropped = report->weights_changed && gguf_find_key(g, EVIDENCE_KEY) != NULL;
     return ZP_OK;
 }
 
@@ -227,7 +227,10 @@ static zp_status set_keys(struct gguf_edit *e, const struct requant_options *o,
     ZP_TRY(gguf_edit_set_u32(e, "general.file_type", want->file_type, err));
     if (want->form != QUANT_FLOAT)
         ZP_TRY(gguf_edit_set_u32(e, "general.quantization_version", 2, err));
-    if (report->evidence_dropped) gguf_edit_remove_key(e, EVIDENCE_KEY);
+    if (report->weights_changed) { /* what was measured on other weights vouches for nothing */
+        gguf_edit_remove_key(e, EVIDENCE_KEY);
+        gguf_edit_remove_key(e, "zerope.context.validated");
+    }
     return ZP_OK;
 }
 

@@ -42,6 +42,7 @@ struct requant_report {
     struct requant_item *items; /* one a tensor, file order */
     uint32_t n_items, n_twice, n_grown;
     uint64_t bytes_before, bytes_after; /* of the files */
+    bool weights_changed;  /* some tensor has another type now */
     bool evidence_dropped; /* key zerope.evidence left out: it was measured on other weights */
     struct arena arena;
 };

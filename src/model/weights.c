@@ -1,7 +1,10 @@
-/* weights.c: binds names to tensors, checks each shape and value, packs matrices into kernel layout.
+/* weights.c: binds names to tensors, checks each shape and value, packs matrices into kernel
+ * layout.
  * Owns: packed memory, gains, biases. Does not know: sequences, caches.
- * W1 every matrix has the shape the hyper-parameters imply.  W2 no NaN or infinity gets past loading.
- * W3 rows of q and k (weights, biases, gains) stand in slot order: open pairs first, pair s in rows 2s and 2s + 1.
+ * W1 every matrix has the shape the hyper-parameters imply.  W2 no NaN or infinity gets past
+ *    loading.
+ * W3 rows of q and k (weights, biases, gains) stand in slot order: open pairs first, pair s in rows
+ *    2s and 2s + 1.
  * W4 planned bytes = packed bytes. */
 #include "model/weights.h"
 
@@ -10,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const mat_names[W_MAT_COUNT] = {"attn_q", "attn_k", "attn_v", "attn_output",
-                                                   "ffn_gate", "ffn_up", "ffn_down"};
+static const char *const mat_names[W_MAT_COUNT] = { "attn_q",   "attn_k", "attn_v",  "attn_output",
+                                                    "ffn_gate", "ffn_up", "ffn_down" };
 
 char *weights_tensor_name(enum weights_mat mat, uint32_t layer, char *out)
 {
@@ -19,33 +22,39 @@ char *weights_tensor_name(enum weights_mat mat, uint32_t layer, char *out)
     return out;
 }
 
-static void mat_shape(const struct hparams *h, enum weights_mat mat, uint64_t *n_in, uint64_t *n_out)
+static void mat_shape(const struct hparams *h, enum weights_mat mat, uint64_t *n_in,
+                      uint64_t *n_out)
 {
     uint64_t q = (uint64_t)h->n_head * h->d_head, kv = (uint64_t)h->n_kv * h->d_head;
     *n_in = mat == W_O ? q : mat == W_DOWN ? h->d_ff : h->d_model;
-    *n_out = mat == W_Q ? q : mat == W_K || mat == W_V ? kv : mat == W_GATE || mat == W_UP ? h->d_ff : h->d_model;
+    *n_out = mat == W_Q                     ? q
+             : mat == W_K || mat == W_V     ? kv
+             : mat == W_GATE || mat == W_UP ? h->d_ff
+                                            : h->d_model;
 }
 
-static zp_status check_shape(const struct gguf_tensor *t, uint64_t n_in, uint64_t n_out, zp_err *err)
+static zp_status check_shape(const struct gguf_tensor *t, uint64_t n_in, uint64_t n_out,
+                             zp_err *err)
 {
     char shape[80];
     ZP_FAIL_IF(t->ne[0] != n_in || gguf_tensor_rows(t) != n_out, err, ZP_BAD_FILE,
-               "tensor %s is %s; expected %llu x %llu", t->name, gguf_tensor_shape(t, shape, sizeof shape),
-               (unsigned long long)n_in, (unsigned long long)n_out);
+               "tensor %s is %s; expected %llu x %llu", t->name,
+               gguf_tensor_shape(t, shape, sizeof shape), (unsigned long long)n_in,
+               (unsigned long long)n_out);
     return ZP_OK;
 }
 
-/* ---- plan: forms and sizes of all matrices -------------------------------------------------------------------- */
+/* ---- plan: forms and sizes of all matrices --------------------------------------------------- */
 
-struct packing {              /* one matrix on its way from file rows to kernel layout */
+struct packing { /* one matrix on its way from file rows to kernel layout */
     struct kern_mat *mat;
     const struct gguf_tensor *tensor;
-    const uint32_t *row_map;  /* or NULL */
+    const uint32_t *row_map; /* or NULL */
     size_t offset;
 };
 
-static zp_status plan_mat(struct packing *job, const struct gguf_tensor *t, uint64_t n_in, uint64_t n_out, bool exact,
-                          size_t *bytes, zp_err *err)
+static zp_status plan_mat(struct packing *job, const struct gguf_tensor *t, uint64_t n_in,
+                          uint64_t n_out, bool exact, size_t *bytes, zp_err *err)
 {
     ZP_TRY(check_shape(t, n_in, n_out, err));
     job->tensor = t;
@@ -55,8 +64,8 @@ static zp_status plan_mat(struct packing *job, const struct gguf_tensor *t, uint
     return ZP_OK;
 }
 
-static zp_status plan_all(struct weights *w, const struct gguf *g, const struct hparams *h, bool exact,
-                          struct packing *jobs, size_t *bytes, zp_err *err)
+static zp_status plan_all(struct weights *w, const struct gguf *g, const struct hparams *h,
+                          bool exact, struct packing *jobs, size_t *bytes, zp_err *err)
 {
     size_t n = 0;
     *bytes = 0;
@@ -75,7 +84,8 @@ static zp_status plan_all(struct weights *w, const struct gguf *g, const struct 
     const struct gguf_tensor *output = gguf_find_tensor(g, "output.weight");
     w->tied = output == NULL;
     jobs[n].mat = &w->output;
-    return plan_mat(&jobs[n], output ? output : w->embedding, h->d_model, h->n_vocab, exact, bytes, err);
+    return plan_mat(&jobs[n], output ? output : w->embedding, h->d_model, h->n_vocab, exact, bytes,
+                    err);
 }
 
 static size_t job_count(const struct hparams *h)
@@ -83,7 +93,8 @@ static size_t job_count(const struct hparams *h)
     return (size_t)h->n_layer * W_MAT_COUNT + 1;
 }
 
-static zp_status place(struct weights *w, const struct hparams *h, struct packing **jobs, zp_err *err)
+static zp_status place(struct weights *w, const struct hparams *h, struct packing **jobs,
+                       zp_err *err)
 {
     memset(w, 0, sizeof *w);
     w->arena.tag = MEM_WEIGHTS;
@@ -93,7 +104,8 @@ static zp_status place(struct weights *w, const struct hparams *h, struct packin
     return ZP_OK;
 }
 
-zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact, uint64_t *bytes, zp_err *err)
+zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact, uint64_t *bytes,
+                       zp_err *err)
 {
     struct weights w;
     struct packing *jobs;
@@ -105,10 +117,10 @@ zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact
     return status;
 }
 
-/* ---- gains and biases ------------------------------------------------------------------------------------------ */
+/* ---- gains and biases ------------------------------------------------------------------------ */
 
-static zp_status load_vector(struct weights *w, const struct gguf *g, const char *name, uint64_t n, bool required,
-                             const float **out, zp_err *err)
+static zp_status load_vector(struct weights *w, const struct gguf *g, const char *name, uint64_t n,
+                             bool required, const float **out, zp_err *err)
 {
     *out = NULL;
     const struct gguf_tensor *t = gguf_find_tensor(g, name);
@@ -120,18 +132,22 @@ static zp_status load_vector(struct weights *w, const struct gguf *g, const char
     float *values = arena_array(&w->arena, n, sizeof *values);
     ZP_FAIL_IF(!values, err, ZP_NO_MEMORY, "not enough memory for tensor %s", name);
     const struct quant_traits *traits = quant_traits_find(t->type);
-    ZP_FAIL_IF(!traits || n % traits->block != 0, err, ZP_BAD_FILE, "tensor %s has a type that does not fit", name);
+    ZP_FAIL_IF(!traits || n % traits->block != 0, err, ZP_BAD_FILE,
+               "tensor %s has a type that does not fit", name);
     quant_dequantize_row(traits, t->data, values, n);
     for (uint64_t i = 0; i < n; i++)
-        ZP_FAIL_IF(!isfinite(values[i]), err, ZP_BAD_FILE, "tensor %s holds %g at %llu: the file is damaged", name,
-                   (double)values[i], (unsigned long long)i);
+        ZP_FAIL_IF(!isfinite(values[i]), err, ZP_BAD_FILE,
+                   "tensor %s holds %g at %llu: the file is damaged", name, (double)values[i],
+                   (unsigned long long)i);
     *out = values;
     return ZP_OK;
 }
 
-/* Reorders n_heads blocks of d_head values by the heads' row maps (W3). per_head: one source block a head. */
-static zp_status to_slot_order(struct weights *w, const struct hparams *h, const struct position *p, uint32_t layer,
-                               uint32_t n_heads, bool shared, const float **vector, zp_err *err)
+/* Reorders n_heads blocks of d_head values by the heads' row maps (W3). per_head: one source block
+ * a head. */
+static zp_status to_slot_order(struct weights *w, const struct hparams *h, const struct position *p,
+                               uint32_t layer, uint32_t n_heads, bool shared, const float **vector,
+                               zp_err *err)
 {
     if (!*vector) return ZP_OK;
     float *out = arena_array(&w->arena, (size_t)n_heads * h->d_head, sizeof *out);
@@ -140,15 +156,16 @@ static zp_status to_slot_order(struct weights *w, const struct hparams *h, const
     for (uint32_t i = 0; i < n_heads; i++) {
         position_row_map(p, h, layer, i / group, map);
         for (uint32_t c = 0; c < h->d_head; c++)
-            out[(size_t)i * h->d_head + c] = (*vector)[(shared ? 0 : (size_t)i * h->d_head) + map[c]];
+            out[(size_t)i * h->d_head + c] =
+                (*vector)[(shared ? 0 : (size_t)i * h->d_head) + map[c]];
     }
     *vector = out;
     return ZP_OK;
 }
 
 static zp_status load_head_norm(struct weights *w, const struct gguf *g, const struct hparams *h,
-                                const struct position *p, uint32_t layer, const char *suffix, uint32_t n_heads,
-                                const float **out, zp_err *err)
+                                const struct position *p, uint32_t layer, const char *suffix,
+                                uint32_t n_heads, const float **out, zp_err *err)
 {
     char name[64];
     snprintf(name, sizeof name, "blk.%u.%s.weight", layer, suffix);
@@ -159,21 +176,27 @@ static zp_status load_head_norm(struct weights *w, const struct gguf *g, const s
     return to_slot_order(w, h, p, layer, n_heads, shared, out, err);
 }
 
-static zp_status load_layer_vectors(struct weights *w, const struct gguf *g, const struct hparams *h,
-                                    const struct position *p, uint32_t l, zp_err *err)
+static zp_status load_layer_vectors(struct weights *w, const struct gguf *g,
+                                    const struct hparams *h, const struct position *p, uint32_t l,
+                                    zp_err *err)
 {
     struct layer_weights *lw = &w->layers[l];
     uint32_t nq = h->n_head * h->d_head, nkv = h->n_kv * h->d_head;
     bool post = h->arch->post_norms, bias = h->arch->qkv_bias;
-    const struct { const char *suffix; uint32_t n; bool required; const float **out; } vectors[] = {
-        {"attn_norm.weight", h->d_model, true, &lw->attn_norm},
-        {"ffn_norm.weight", h->d_model, true, &lw->ffn_norm},
-        {"post_attention_norm.weight", h->d_model, post, &lw->post_attn_norm},
-        {"post_ffw_norm.weight", h->d_model, post, &lw->post_ffn_norm},
-        {"attn_q.bias", nq, bias, &lw->q_bias},
-        {"attn_k.bias", nkv, bias, &lw->k_bias},
-        {"attn_v.bias", nkv, bias, &lw->v_bias},
-        {"attn_output.bias", h->d_model, false, &lw->o_bias},
+    const struct {
+        const char *suffix;
+        uint32_t n;
+        bool required;
+        const float **out;
+    } vectors[] = {
+        { "attn_norm.weight", h->d_model, true, &lw->attn_norm },
+        { "ffn_norm.weight", h->d_model, true, &lw->ffn_norm },
+        { "post_attention_norm.weight", h->d_model, post, &lw->post_attn_norm },
+        { "post_ffw_norm.weight", h->d_model, post, &lw->post_ffn_norm },
+        { "attn_q.bias", nq, bias, &lw->q_bias },
+        { "attn_k.bias", nkv, bias, &lw->k_bias },
+        { "attn_v.bias", nkv, bias, &lw->v_bias },
+        { "attn_output.bias", h->d_model, false, &lw->o_bias },
     };
     for (size_t i = 0; i < ZP_COUNT(vectors); i++) {
         char name[64];
@@ -186,14 +209,14 @@ static zp_status load_layer_vectors(struct weights *w, const struct gguf *g, con
     return load_head_norm(w, g, h, p, l, "attn_k_norm", h->n_kv, &lw->k_norm, err);
 }
 
-/* ---- packing ---------------------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 struct pack_all {
     struct packing *jobs;
     size_t n_jobs;
-    const struct gguf_tensor *embedding;      /* NULL when packed as the output matrix */
-    uint8_t **scratch;                        /* one a thread */
-    _Atomic(const struct gguf_tensor *) bad;  /* a tensor with a NaN or infinity */
+    const struct gguf_tensor *embedding;     /* NULL when packed as the output matrix */
+    uint8_t **scratch;                       /* one a thread */
+    _Atomic(const struct gguf_tensor *) bad; /* a tensor with a NaN or infinity */
 };
 
 /* W2: file rows [begin, end), whatever order they are packed in. */
@@ -202,7 +225,8 @@ static void check_rows(struct pack_all *all, const struct gguf_tensor *t, size_t
     const struct quant_traits *traits = quant_traits_find(t->type);
     size_t row_bytes = (size_t)gguf_tensor_row_bytes(t);
     for (size_t r = begin; r < end; r++)
-        if (!quant_row_is_finite(traits, t->data + r * row_bytes, (size_t)t->ne[0])) atomic_store(&all->bad, t);
+        if (!quant_row_is_finite(traits, t->data + r * row_bytes, (size_t)t->ne[0]))
+            atomic_store(&all->bad, t);
 }
 
 static void pack_worker(void *arg, uint32_t thread, uint32_t n_threads)
@@ -218,32 +242,38 @@ static void pack_worker(void *arg, uint32_t thread, uint32_t n_threads)
         pool_share(job->mat->n_out, 16, thread, n_threads, &begin, &end);
         check_rows(all, job->tensor, begin, end);
         if (begin < end)
-            kern_mat_pack(job->mat, job->tensor->data, job->tensor->type, job->row_map, begin / 16, (end + 15) / 16,
-                          all->scratch[thread]);
+            kern_mat_pack(job->mat, job->tensor->data, job->tensor->type, job->row_map, begin / 16,
+                          (end + 15) / 16, all->scratch[thread]);
     }
 }
 
-/* Row maps of q and k of every layer (W3); NULL where the file's order already is the slot order. */
-static zp_status map_rows(struct weights *w, const struct hparams *h, const struct position *p, struct packing *jobs,
-                          zp_err *err)
+/* Row maps of q and k of every layer (W3); NULL where the file's order already is the slot
+ * order. */
+static zp_status map_rows(struct weights *w, const struct hparams *h, const struct position *p,
+                          struct packing *jobs, zp_err *err)
 {
     for (uint32_t l = 0; l < h->n_layer && !p->reordered; l++)
         for (int m = W_Q; m <= W_K; m++) {
             uint32_t n_heads = m == W_Q ? h->n_head : h->n_kv, map[1024];
             uint32_t *rows = arena_array(&w->arena, (size_t)n_heads * h->d_head, sizeof *rows);
-            ZP_FAIL_IF(!rows, err, ZP_NO_MEMORY, "not enough memory for the row order of layer %u", l);
+            ZP_FAIL_IF(!rows, err, ZP_NO_MEMORY, "not enough memory for the row order of layer %u",
+                       l);
             for (uint32_t i = 0; i < n_heads; i++) {
                 position_row_map(p, h, l, i / (n_heads / h->n_kv), map);
-                for (uint32_t c = 0; c < h->d_head; c++) rows[i * h->d_head + c] = i * h->d_head + map[c];
+                for (uint32_t c = 0; c < h->d_head; c++)
+                    rows[i * h->d_head + c] = i * h->d_head + map[c];
             }
             jobs[l * W_MAT_COUNT + (uint32_t)m].row_map = rows;
         }
     return ZP_OK;
 }
 
-static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, struct pool *pool, zp_err *err)
+static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, struct pool *pool,
+                      zp_err *err)
 {
-    struct pack_all all = {.jobs = jobs, .n_jobs = n_jobs, .embedding = w->tied ? NULL : w->embedding};
+    struct pack_all all = { .jobs = jobs,
+                            .n_jobs = n_jobs,
+                            .embedding = w->tied ? NULL : w->embedding };
     uint32_t n = pool_threads(pool);
     size_t scratch = 64;
     for (size_t i = 0; i < n_jobs; i++) {
@@ -256,36 +286,49 @@ static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, st
     zp_status status = ZP_OK;
     for (uint32_t i = 0; i < n && status == ZP_OK; i++)
         if (!(all.scratch[i] = mem_alloc(MEM_SCRATCH, scratch)))
-            status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory to pack the weights");
+            status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                                 "not enough memory to pack the weights");
     if (status == ZP_OK) pool_run(pool, pack_worker, &all);
     for (uint32_t i = 0; i < n; i++) mem_free(all.scratch[i]);
     const struct gguf_tensor *bad = atomic_load(&all.bad);
-    ZP_FAIL_IF(status == ZP_OK && bad, err, ZP_BAD_FILE, "tensor %s holds NaN or infinity: the file is damaged",
-               bad->name);
+    ZP_FAIL_IF(status == ZP_OK && bad, err, ZP_BAD_FILE,
+               "tensor %s holds NaN or infinity: the file is damaged", bad->name);
     return status;
 }
 
 /* A tensor of a layer that no code here reads would make a silently different model. */
 static zp_status refuse_unknown(const struct gguf *g, zp_err *err)
 {
-    static const char *const known[] = {
-        "attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight", "ffn_gate.weight", "ffn_up.weight",
-        "ffn_down.weight", "attn_norm.weight", "ffn_norm.weight", "post_attention_norm.weight", "post_ffw_norm.weight",
-        "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias", "attn_q_norm.weight", "attn_k_norm.weight",
-        "attn_head_scale", "pos_alibi.slope", "pos_t5.weight", "pos_mlp.0.weight", "pos_mlp.0.bias", "pos_mlp.1.weight",
-        "pos_mlp.1.bias", "attn_rot_embd", "attn_rot_embd.weight", "rope_freqs.weight"};
+    static const char *const known[] = { "attn_q.weight",        "attn_k.weight",
+                                         "attn_v.weight",        "attn_output.weight",
+                                         "ffn_gate.weight",      "ffn_up.weight",
+                                         "ffn_down.weight",      "attn_norm.weight",
+                                         "ffn_norm.weight",      "post_attention_norm.weight",
+                                         "post_ffw_norm.weight", "attn_q.bias",
+                                         "attn_k.bias",          "attn_v.bias",
+                                         "attn_output.bias",     "attn_q_norm.weight",
+                                         "attn_k_norm.weight",   "attn_head_scale",
+                                         "pos_alibi.slope",      "pos_t5.weight",
+                                         "pos_mlp.0.weight",     "pos_mlp.0.bias",
+                                         "pos_mlp.1.weight",     "pos_mlp.1.bias",
+                                         "attn_rot_embd",        "attn_rot_embd.weight",
+                                         "rope_freqs.weight" };
     for (uint32_t i = 0; i < g->n_tensors; i++) {
-        const char *name = g->tensors[i].name, *suffix = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
+        const char *name = g->tensors[i].name,
+                   *suffix = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
         bool found = suffix == NULL;
-        for (size_t k = 0; !found && k < ZP_COUNT(known); k++) found = strcmp(suffix + 1, known[k]) == 0;
+        for (size_t k = 0; !found && k < ZP_COUNT(known); k++)
+            found = strcmp(suffix + 1, known[k]) == 0;
         ZP_FAIL_IF(!found, err, ZP_UNSUPPORTED,
-                   "tensor %s is not one this program computes with; running without it would be another model", name);
+                   "tensor %s is not one this program computes with; running without it would be "
+                   "another model",
+                   name);
     }
     return ZP_OK;
 }
 
-static zp_status fill(struct weights *w, const struct gguf *g, const struct hparams *h, const struct position *p,
-                      bool exact, struct pool *pool, zp_err *err)
+static zp_status fill(struct weights *w, const struct gguf *g, const struct hparams *h,
+                      const struct position *p, bool exact, struct pool *pool, zp_err *err)
 {
     struct packing *jobs;
     ZP_TRY(refuse_unknown(g, err));
@@ -295,12 +338,13 @@ static zp_status fill(struct weights *w, const struct gguf *g, const struct hpar
     for (uint32_t l = 0; l < h->n_layer; l++) ZP_TRY(load_layer_vectors(w, g, h, p, l, err));
     ZP_TRY(map_rows(w, h, p, jobs, err));
     w->packed = mem_alloc_huge(MEM_WEIGHTS, w->packed_bytes);
-    ZP_FAIL_IF(!w->packed, err, ZP_NO_MEMORY, "not enough memory for %zu bytes of weights", w->packed_bytes);
+    ZP_FAIL_IF(!w->packed, err, ZP_NO_MEMORY, "not enough memory for %zu bytes of weights",
+               w->packed_bytes);
     return pack(w, jobs, job_count(h), pool, err);
 }
 
-zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h, const struct position *p,
-                       bool exact, struct pool *pool, zp_err *err)
+zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h,
+                       const struct position *p, bool exact, struct pool *pool, zp_err *err)
 {
     zp_status status = fill(w, g, h, p, exact, pool, err);
     if (status != ZP_OK) weights_free(w);
@@ -317,6 +361,6 @@ void weights_free(struct weights *w)
 void weights_embed(const struct weights *w, uint32_t id, float *out)
 {
     size_t row_bytes = (size_t)gguf_tensor_row_bytes(w->embedding);
-    quant_dequantize_row(quant_traits_find(w->embedding->type), w->embedding->data + id * row_bytes, out,
-                         (size_t)w->embedding->ne[0]);
+    quant_dequantize_row(quant_traits_find(w->embedding->type), w->embedding->data + id * row_bytes,
+                         out, (size_t)w->embedding->ne[0]);
 }

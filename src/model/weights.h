@@ -12,28 +12,29 @@ struct layer_weights {
     struct kern_mat mat[W_MAT_COUNT];
     /* gains and biases as f32, rows of q and k in slot order; NULL where the model has none */
     const float *attn_norm, *post_attn_norm, *ffn_norm, *post_ffn_norm; /* (d_model) */
-    const float *q_norm;  /* (n_head, d_head) */
-    const float *k_norm;  /* (n_kv, d_head) */
+    const float *q_norm;                                                /* (n_head, d_head) */
+    const float *k_norm;                                                /* (n_kv, d_head) */
     const float *q_bias, *k_bias, *v_bias, *o_bias;
 };
 
 struct weights {
-    struct layer_weights *layers;   /* (n_layer) */
-    struct kern_mat output;         /* (n_vocab, d_model), the embedding where tied */
-    const float *output_norm;       /* (d_model) */
+    struct layer_weights *layers;        /* (n_layer) */
+    struct kern_mat output;              /* (n_vocab, d_model), the embedding where tied */
+    const float *output_norm;            /* (d_model) */
     const struct gguf_tensor *embedding; /* rows are read from the file's mapping */
     bool tied;
-    uint8_t *packed;                /* all packed matrices, huge pages */
+    uint8_t *packed; /* all packed matrices, huge pages */
     size_t packed_bytes;
-    struct arena arena;             /* gains, biases */
+    struct arena arena; /* gains, biases */
 };
 
 /* Name of a matrix in layer l: "blk.3.attn_q.weight". out: >= 64 bytes. */
 char *weights_tensor_name(enum weights_mat mat, uint32_t layer, char *out);
 /* Bytes that weights_open will pack (for plans). */
-zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact, uint64_t *bytes, zp_err *err);
-zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h, const struct position *p,
-                       bool exact, struct pool *pool, zp_err *err);
+zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact, uint64_t *bytes,
+                       zp_err *err);
+zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h,
+                       const struct position *p, bool exact, struct pool *pool, zp_err *err);
 void weights_free(struct weights *w);
 /* Row id of the embedding as f32 (d_model), unscaled. */
 void weights_embed(const struct weights *w, uint32_t id, float *out);

@@ -1,4 +1,4 @@
-/* generate.c: the smallest complete program: open a model, continue a prompt, print as it comes.
+/* generate_text.c: the smallest complete program: open a model, continue a prompt, print as it comes.
  * Usage: generate MODEL.gguf "Once upon a time" */
 #include <stdio.h>
 #include <string.h>
