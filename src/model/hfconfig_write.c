@@ -301,12 +301,27 @@ static bool is_llama3(const float *divisor, uint32_t n_rot, double theta, double
     return true;
 }
 
-/* rope_freqs.weight: all closed, or Llama 3's rule with its low and high of 1 and 4. */
+/* The n_open fastest pairs as they are, the others closed: both bounds of Llama 3's rule lie
+ * between the wave lengths of the two neighbours. */
+static zp_status put_slowest_closed(struct writing *w, uint32_t n_open, double theta,
+                                    uint64_t original, zp_err *err)
+{
+    double n_rot = w->c->n_rot, wave = 2.0 * PI * pow(theta, 2.0 * (n_open - 1) / n_rot);
+    double step = pow(theta, 2.0 / n_rot);
+    double high = (double)original / (wave * pow(step, 1.0 / 3.0));
+    double low = (double)original / (wave * pow(step, 2.0 / 3.0));
+    ZP_FAIL_IF(!((float)high > (float)low), err, ZP_UNSUPPORTED,
+               "rope.freq_base %g leaves no room between two pairs", theta);
+    return put_llama3(w, 1e30f, (float)low, (float)high, original, err);
+}
+
+/* rope_freqs.weight: all closed, the slowest closed, or Llama 3's rule with its low and high of 1
+ * and 4. */
 static zp_status put_divisors(struct writing *w, const struct gguf_edit_tensor *t, float theta,
                               zp_err *err)
 {
     float divisor[512];
-    uint32_t n_pair = w->c->n_rot / 2, n_closed = 0, n_one = 0;
+    uint32_t n_pair = w->c->n_rot / 2, n_closed = 0, n_one = 0, n_open = 0;
     float largest = 1.0f;
     ZP_FAIL_IF(t->type != 0 || t->data == NULL || t->n_dims != 1 || t->ne[0] != n_pair, err,
                ZP_BAD_INPUT, "tensor rope_freqs.weight is not %u numbers of type F32", n_pair);
@@ -314,19 +329,22 @@ static zp_status put_divisors(struct writing *w, const struct gguf_edit_tensor *
     for (uint32_t i = 0; i < n_pair; i++) {
         n_closed += divisor[i] >= CLOSED_DIVISOR;
         n_one += divisor[i] == 1.0f;
+        n_open += n_open == i && divisor[i] == 1.0f; /* 1s before anything else */
         if (divisor[i] > largest) largest = divisor[i];
     }
     if (n_one == n_pair) return ZP_OK;
     /* Below max_position_embeddings, or transformers warns at each load. */
     uint64_t original = w->c->n_ctx > 1 ? w->c->n_ctx / 2 : 1;
     if (n_closed == n_pair) return put_llama3(w, 1e30f, 1e8f, 2e8f, original, err);
+    if (n_open > 0 && n_open + n_closed == n_pair)
+        return put_slowest_closed(w, n_open, (double)theta, original, err);
     static const uint32_t lengths[] = {8192, 4096, 2048, 16384, 32768};
     for (size_t i = 0; i < ZP_COUNT(lengths); i++)
         if (is_llama3(divisor, w->c->n_rot, (double)theta, (double)largest, lengths[i]))
             return put_llama3(w, largest, 1.0f, 4.0f, lengths[i], err);
     ZP_FAIL(err, ZP_UNSUPPORTED,
             "%u of %u pairs are closed by rope_freqs.weight: a Hugging Face folder can close all "
-            "pairs or none",
+            "pairs, the slowest ones, or none",
             n_closed, n_pair);
 }
 
