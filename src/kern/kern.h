@@ -5,8 +5,16 @@
  * Same bits (I1): every result row depends only on its own inputs. Reductions have a fixed order
  * inside a level that does not depend on n_tok, on the row range or on the thread: a product is an
  * exact int32 dot per group of k, then one f32 multiply-add a group in ascending k (quantised
- * forms), or one multiply-add a k in ascending k (float forms). Contracts between levels: EXACT
- * (same bits), ULP(c), DOT(c): |d| <= c * 2^-24 * (2 + sqrt(k)) * sum |a_i b_i|. */
+ * forms), or one multiply-add a k in ascending k (float forms).
+ *
+ * Contracts: against arithmetic without rounding,
+ *   EXACT       levels give the same bits
+ *   ULP(c)      c units in the last place of the true value
+ *   DOT(c)      |error| <= c * 2^-24 * (2 + sqrt(k)) * sum |a_i b_i|, weights with a min counted as
+ *               |scale q| + |min|, activations as quantised
+ *   ATTEND(c)   |error of o / l| <= c * 2^-24 * (2 + S) * max |v|, S = largest sum of |q_i k_i| and
+ *               |bias| of a visible position
+ *   REL, ABS    relative, absolute error */
 #ifndef KERN_KERN_H
 #define KERN_KERN_H
 
@@ -60,8 +68,7 @@ struct kern_attend {
     size_t tile_begin, tile_end;
     float *m, *l, *o; /* (n_rows), (n_rows), (n_rows, d) */
 };
-/* DOT-like: levels agree within 2e-6 relative of the largest |o| (f32), same for bf16 tiles (values
- * widened exactly). */
+/* bf16 values are widened exactly, the rest is f32. NaN in q makes its row NaN. */
 typedef void kern_attend_op(const struct kern_attend *a);
 typedef kern_attend_op *kern_attend_fn;
 /* Merges segment state b into a: both (m, l, o (d)); ascending segments. EXACT. */
@@ -89,11 +96,11 @@ typedef kern_gated_act_op *kern_gated_act_fn;
 /* x[i] += scale * y[i]: product rounded, then sum rounded. EXACT. */
 typedef void kern_add_scaled_op(float *x, const float *y, float scale, size_t n);
 typedef kern_add_scaled_op *kern_add_scaled_fn;
-/* Largest value and sum of exp(x - max) in double, error <= 1e-7 relative. NaN anywhere -> *sum is
- * NaN. */
+/* Largest value and sum of exp(x - max) in double. NaN anywhere: *sum is NaN (*max may be any). */
 typedef void kern_expsum_op(const float *x, size_t n, float *max, double *sum);
 typedef kern_expsum_op *kern_expsum_fn;
-/* KL(p || q) of two logit rows with their max and sums as above; >= -1e-7 by rounding. */
+/* KL(p || q) of two logit rows with their max and sums as above: >= -1e-7 by rounding, 0 for equal
+ * rows; -inf in p counts nothing, in q alone gives infinity. */
 typedef double kern_kl_row_op(const float *p, float p_max, double p_sum, const float *q,
                               float q_max, double q_sum, size_t n);
 typedef kern_kl_row_op *kern_kl_row_fn;

@@ -61,8 +61,8 @@ struct pack_block {
 struct pack_block pack_block_of(const struct kern_mat *m);
 
 /* ---- activations -----------------------------------------------------------------------------
- * One row a token. Quantised per token in groups of 32 of k; sums of q per 16 serve offsets and mins.
- * Float forms read f32 only. */
+ * One row a token. Quantised per token in groups of 32 of k; sums of q per 16 serve offsets and
+ * mins. Float forms read f32 only. */
 struct kern_act {
     size_t n_in, stride; /* true width; padded width = multiple of 64 */
     const float *f32;    /* (n_tok, n_in), row distance f32_stride */

@@ -222,15 +222,16 @@ static double case_attend(struct selftest *s, const char *op, kern_attend_fn ref
     for (size_t i = 0; i < N_ROWS * D_HEAD; i++) s->x[i] *= 0.2f;
     attend_side(s, ref, &s->a);
     attend_side(s, chosen, &s->b);
-    double most = 0, worst = 0;
+    double worst = 0, most_q = 0;
     for (size_t i = 0; i < N_ROWS * D_HEAD; i++) {
         double a = (double)s->a.o[i] / (double)s->a.l[i / D_HEAD];
         double b = (double)s->b.o[i] / (double)s->b.l[i / D_HEAD];
         if (isnan(b)) return HUGE_VAL;
-        most = fmax(most, fabs(a));
+        most_q = fmax(most_q, fabs((double)s->x[i]));
         worst = fmax(worst, fabs(a - b));
     }
-    return worst / (most * allowance(contract));
+    /* ATTEND(c) with |k|, |v| of some units and a generous mean of |q k| */
+    return worst / (allowance(contract) * 0x1p-24 * (2 + D_HEAD * most_q));
 }
 
 static double case_attend_merge(struct selftest *s, const char *op, kern_attend_merge_fn ref,

@@ -1,0 +1,425 @@
+/* test_kern_attend.c: attention at every level against a softmax in double arithmetic, the
+ * same-bits rule, tiles nobody sees, merging of segments, and the tiles' layout. */
+#include "kern_cases.h"
+
+enum { TILE = KERN_TILE };
+
+/* The constant of kern_ops.inc. */
+static const double attend_constant = 3;
+
+struct case_attend {
+    struct kern_attend a;
+    size_t n_pos, n_tiles;
+    bool is_bf16;
+    float *q, *k, *v; /* k, v (n_pos, d) as the tiles hold them */
+    uint32_t *lo, *hi;
+    const void **k_tile, **v_tile;
+    float *bias_data;
+    const float **bias;
+    float *state; /* m, l, o of all rows */
+};
+
+static float through(float x, bool is_bf16)
+{
+    return is_bf16 ? bf16_to_f32(f32_to_bf16(x)) : x;
+}
+
+/* Unwritten positions hold NaN. Tiles that no row sees are NULL. */
+static void fill_tiles(struct case_attend *c, struct rng *r)
+{
+    struct kern_table ref;
+    kern_table_init(&ref, KERN_REF);
+    size_t d = c->a.d, bytes = TILE * d * (c->is_bf16 ? 2 : 4);
+    c->n_tiles = (c->n_pos + TILE - 1) / TILE;
+    c->k_tile = mem_array(MEM_SCRATCH, c->n_tiles, sizeof *c->k_tile);
+    c->v_tile = mem_array(MEM_SCRATCH, c->n_tiles, sizeof *c->v_tile);
+    c->k = floats(r, c->n_pos * d, 1);
+    c->v = floats(r, c->n_pos * d, 1);
+    for (size_t t = 0; t < c->n_tiles; t++) {
+        uint8_t *k = guarded(bytes), *v = guarded(bytes);
+        memset(k, 0xff, bytes);
+        memset(v, 0xff, bytes);
+        for (size_t j = 0; j < TILE && t * TILE + j < c->n_pos; j++) {
+            float *kj = c->k + (t * TILE + j) * d, *vj = c->v + (t * TILE + j) * d;
+            (c->is_bf16 ? ref.kv_append_bf16 : ref.kv_append_f32)(k, v, j, kj, vj, d);
+        }
+        c->k_tile[t] = k;
+        c->v_tile[t] = v;
+    }
+    for (size_t i = 0; i < c->n_pos * d; i++) {
+        c->k[i] = through(c->k[i], c->is_bf16);
+        c->v[i] = through(c->v[i], c->is_bf16);
+    }
+}
+
+static bool sees(const struct case_attend *c, size_t r, size_t j)
+{
+    return (j < c->a.n_sink || c->lo[r] <= j) && j < c->hi[r];
+}
+
+/* window 0: everything before; else at most that many positions. */
+static struct case_attend make_attend(struct rng *r, size_t d, size_t n_rows, size_t n_pos,
+                                      size_t window, uint32_t n_sink, bool is_bf16, bool with_bias)
+{
+    struct case_attend c = { .n_pos = n_pos, .is_bf16 = is_bf16 };
+    c.a = (struct kern_attend){ .d = d, .n_rows = n_rows, .q_stride = d + 3, .n_sink = n_sink };
+    c.q = floats(r, n_rows * c.a.q_stride, 12 / sqrtf((float)d));
+    c.lo = mem_array(MEM_SCRATCH, n_rows, sizeof *c.lo);
+    c.hi = mem_array(MEM_SCRATCH, n_rows, sizeof *c.hi);
+    for (size_t i = 0; i < n_rows; i++) {
+        size_t at = rng_below(r, n_pos);
+        c.hi[i] = (uint32_t)at + 1;
+        c.lo[i] = (uint32_t)(window && at + 1 > window ? at + 1 - window : 0);
+    }
+    fill_tiles(&c, r);
+    c.bias_data = floats(r, n_rows * n_pos, 2);
+    c.bias = mem_array(MEM_SCRATCH, n_rows, sizeof *c.bias);
+    for (size_t i = 0; i < n_rows; i++) {
+        c.bias[i] = c.bias_data + i * n_pos;
+        for (size_t j = 0; j < n_pos; j++)
+            if (!sees(&c, i, j)) c.bias_data[i * n_pos + j] = NAN;
+    }
+    c.state = mem_array(MEM_SCRATCH, n_rows * (d + 2), sizeof *c.state);
+    c.a.q = c.q;
+    c.a.lo = c.lo;
+    c.a.hi = c.hi;
+    c.a.bias = with_bias ? c.bias : NULL;
+    c.a.k_tile = c.k_tile;
+    c.a.v_tile = c.v_tile;
+    c.a.tile_end = c.n_tiles;
+    c.a.m = c.state;
+    c.a.l = c.state + n_rows;
+    c.a.o = c.state + 2 * n_rows;
+    return c;
+}
+
+static void free_attend(struct case_attend *c)
+{
+    for (size_t t = 0; t < c->n_tiles; t++) {
+        mem_free((void *)(uintptr_t)c->k_tile[t]);
+        mem_free((void *)(uintptr_t)c->v_tile[t]);
+    }
+    void *all[] = { c->q, c->k, c->v, c->lo, c->hi, c->bias_data, c->state };
+    for (size_t i = 0; i < ZP_COUNT(all); i++) mem_free(all[i]);
+    mem_free((void *)c->k_tile);
+    mem_free((void *)c->v_tile);
+    mem_free((void *)c->bias);
+}
+
+static void start_state(struct kern_attend *a)
+{
+    for (size_t r = 0; r < a->n_rows; r++) {
+        a->m[r] = -INFINITY;
+        a->l[r] = 0;
+    }
+    memset(a->o, 0, a->n_rows * a->d * sizeof *a->o);
+}
+
+static kern_attend_fn attend_of(const struct kern_table *t, bool is_bf16)
+{
+    return is_bf16 ? t->attend_bf16 : t->attend_f32;
+}
+
+/* The attention output of a row, by the definition. Returns 2 + the largest sum of |parts| of a
+ * visible logit: what rounding errors of the weights scale with. */
+static double true_output(const struct case_attend *c, size_t r, double *out)
+{
+    size_t d = c->a.d;
+    double max = -INFINITY, sum = 0, size = 0, *s = mem_array(MEM_SCRATCH, c->n_pos, sizeof *s);
+    for (size_t j = 0; j < c->n_pos; j++) {
+        if (!sees(c, r, j)) continue;
+        s[j] = c->a.bias ? (double)c->bias[r][j] : 0;
+        double parts = fabs(s[j]);
+        for (size_t i = 0; i < d; i++) {
+            double part = (double)c->q[r * c->a.q_stride + i] * (double)c->k[j * d + i];
+            s[j] += part;
+            parts += fabs(part);
+        }
+        if (s[j] > max) max = s[j];
+        if (parts > size) size = parts;
+    }
+    memset(out, 0, d * sizeof *out);
+    for (size_t j = 0; j < c->n_pos; j++) {
+        if (!sees(c, r, j)) continue;
+        double p = exp(s[j] - max);
+        sum += p;
+        for (size_t i = 0; i < d; i++) out[i] += p * (double)c->v[j * d + i];
+    }
+    for (size_t i = 0; i < d; i++) out[i] /= sum;
+    mem_free(s);
+    return 2 + size;
+}
+
+/* Largest |error| / (2^-24 (2 + size of the logits)); |v| <= 1 here. */
+static double output_constant(const struct case_attend *c)
+{
+    double worst = 0, *out = mem_array(MEM_SCRATCH, c->a.d, sizeof *out);
+    for (size_t r = 0; r < c->a.n_rows; r++) {
+        double unit = ldexp(1, -24) * true_output(c, r, out);
+        for (size_t i = 0; i < c->a.d; i++) {
+            double got = (double)c->a.o[r * c->a.d + i] / (double)c->a.l[r];
+            double error = fabs(got - out[i]) / unit;
+            if (!(error <= worst)) worst = error;
+        }
+    }
+    mem_free(out);
+    return worst;
+}
+
+static void test_outputs_equal_a_softmax_in_double(void **state)
+{
+    (void)state;
+    struct rng r = seeded("attend");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    double worst = 0;
+    const size_t widths[] = { 64, 2, 18, 32, 80, 96, 128, 256, 34, 64 };
+    for (size_t turn = 0; turn < 40; turn++) {
+        size_t n_rows = 1 + rng_below(&r, 14), n_pos = 1 + rng_below(&r, 400);
+        size_t window = turn % 3 == 1 ? 1 + rng_below(&r, 150) : 0;
+        struct case_attend c =
+            make_attend(&r, widths[turn % 10], n_rows, n_pos, window,
+                        turn % 2 ? (uint32_t)rng_below(&r, 70) : 0, turn % 4 >= 2, turn % 5 == 0);
+        float *fast = NULL;
+        size_t size = n_rows * (c.a.d + 2);
+        for (size_t l = 0; l < levels; l++) {
+            start_state(&c.a);
+            attend_of(&t[l], c.is_bf16)(&c.a);
+            double found = output_constant(&c);
+            if (!(found <= attend_constant))
+                fail_msg("turn %zu level %s: constant %g", turn, kern_level_name(t[l].level),
+                         found);
+            if (found > worst) worst = found;
+            if (l == KERN_AVX2) {
+                fast = mem_array(MEM_SCRATCH, size, sizeof *fast);
+                memcpy(fast, c.state, size * sizeof *fast);
+            } else if (fast) {
+                assert_same_bits(c.state, fast, size, "avx2 and avx512");
+            }
+        }
+        mem_free(fast);
+        free_attend(&c);
+    }
+    print_message("attend: worst constant %.3f\n", worst);
+}
+
+static void test_bits_of_a_row_do_not_depend_on_other_rows(void **state)
+{
+    (void)state;
+    struct rng r = seeded("rows");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (size_t turn = 0; turn < 12; turn++) {
+        struct case_attend c = make_attend(&r, turn % 3 ? 64 : 80, 17, 300, turn % 2 ? 90 : 0, 5,
+                                           turn % 4 >= 2, turn % 3 == 1);
+        for (size_t l = 0; l < levels; l++) {
+            start_state(&c.a);
+            attend_of(&t[l], c.is_bf16)(&c.a);
+            for (size_t from = 0, n; from < 17; from += n) {
+                n = 1 + rng_below(&r, 17 - from);
+                if (rng_below(&r, 2)) n = 1;
+                struct kern_attend part = c.a;
+                float *own = mem_array(MEM_SCRATCH, n * (c.a.d + 2), sizeof *own);
+                part.n_rows = n;
+                part.q += from * c.a.q_stride;
+                part.lo += from;
+                part.hi += from;
+                if (part.bias) part.bias += from;
+                part.m = own;
+                part.l = own + n;
+                part.o = own + 2 * n;
+                start_state(&part);
+                attend_of(&t[l], c.is_bf16)(&part);
+                assert_same_bits(part.m, c.a.m + from, n, "m");
+                assert_same_bits(part.l, c.a.l + from, n, "l");
+                assert_same_bits(part.o, c.a.o + from * c.a.d, n * c.a.d, "o");
+                mem_free(own);
+            }
+        }
+        free_attend(&c);
+    }
+}
+
+static void test_unseen_tiles_are_neither_read_nor_change_anything(void **state)
+{
+    (void)state;
+    struct rng r = seeded("unseen");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+        for (size_t l = 0; l < levels; l++) {
+            struct case_attend c = make_attend(&r, 64, 5, 640, 100, 3, is_bf16 != 0, false);
+            for (size_t i = 0; i < 5; i++) {
+                c.hi[i] = 500 + (uint32_t)i;
+                c.lo[i] = 400;
+            }
+            for (size_t tile = 0; tile < c.n_tiles; tile++) {
+                if (tile == 0 || tile == 6 || tile == 7) continue;
+                mem_free((void *)(uintptr_t)c.k_tile[tile]);
+                mem_free((void *)(uintptr_t)c.v_tile[tile]);
+                c.k_tile[tile] = c.v_tile[tile] = NULL;
+            }
+            start_state(&c.a);
+            attend_of(&t[l], c.is_bf16)(&c.a);
+            assert_true(output_constant(&c) <= attend_constant);
+            float *copy = mem_array(MEM_SCRATCH, 5 * 66, sizeof *copy);
+            memcpy(copy, c.state, 5 * 66 * sizeof *copy);
+            c.a.tile_begin = 1;
+            c.a.tile_end = 6;
+            attend_of(&t[l], c.is_bf16)(&c.a);
+            assert_same_bits(c.state, copy, 5 * 66, "state");
+            mem_free(copy);
+            free_attend(&c);
+        }
+}
+
+/* What a tile holds at or after the last visible position does not matter, not even NaN. */
+static void test_positions_to_come_do_not_matter(void **state)
+{
+    (void)state;
+    struct rng r = seeded("future");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+        for (size_t l = 0; l < levels; l++)
+            for (uint32_t hi = 1; hi <= 64; hi += 7) {
+                struct case_attend c = make_attend(&r, 32, 2, 64, 0, 0, is_bf16 != 0, false);
+                float first[2 * 34];
+                c.hi[0] = c.hi[1] = hi;
+                start_state(&c.a);
+                attend_of(&t[l], c.is_bf16)(&c.a);
+                memcpy(first, c.state, sizeof first);
+                float bad[32];
+                for (size_t i = 0; i < 32; i++) bad[i] = i % 2 ? NAN : INFINITY;
+                for (size_t j = hi; j < 64; j++)
+                    (is_bf16 ? t[l].kv_append_bf16
+                             : t[l].kv_append_f32)((void *)(uintptr_t)c.k_tile[0],
+                                                   (void *)(uintptr_t)c.v_tile[0], j, bad, bad, 32);
+                start_state(&c.a);
+                attend_of(&t[l], c.is_bf16)(&c.a);
+                assert_same_bits(c.state, first, 2 * 34, "state");
+                free_attend(&c);
+            }
+}
+
+static void test_segments_merge_to_the_whole(void **state)
+{
+    (void)state;
+    struct rng r = seeded("merge");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (size_t l = 0; l < levels; l++)
+        for (int turn = 0; turn < 6; turn++) {
+            struct case_attend c =
+                make_attend(&r, 64, 4, 700, turn % 2 ? 200 : 0, 2, turn >= 3, false);
+            float *m = c.a.m, *lsum = c.a.l, *o = c.a.o, *other = mem_array(MEM_SCRATCH, 4 * 66, 4);
+            start_state(&c.a);
+            size_t end = c.n_tiles;
+            for (size_t tile = 0; tile < end; tile += 3) {
+                c.a.m = other;
+                c.a.l = other + 4;
+                c.a.o = other + 8;
+                c.a.tile_begin = tile;
+                c.a.tile_end = tile + 3 < end ? tile + 3 : end;
+                start_state(&c.a);
+                attend_of(&t[l], c.is_bf16)(&c.a);
+                for (size_t i = 0; i < 4; i++)
+                    t[l].attend_merge(m + i, lsum + i, o + i * 64, other[i], other[4 + i],
+                                      other + 8 + i * 64, 64);
+            }
+            c.a.m = m;
+            c.a.l = lsum;
+            c.a.o = o;
+            assert_true(output_constant(&c) <= attend_constant);
+            mem_free(other);
+            free_attend(&c);
+        }
+}
+
+static void test_merging_an_empty_segment_keeps_the_bits(void **state)
+{
+    (void)state;
+    struct kern_table t;
+    kern_table_init(&t, KERN_LEVEL_COUNT);
+    float m = 1.5f, l = 2.25f, o[3] = { 1, -0.0f, 3 }, nothing[3] = { 0, 0, 0 };
+    t.attend_merge(&m, &l, o, -INFINITY, 0, nothing, 3);
+    assert_true(m == 1.5f && l == 2.25f && o[0] == 1 && signbit(o[1]) && o[2] == 3);
+    float m2 = -INFINITY, l2 = 0, o2[3] = { 0, 0, 0 };
+    t.attend_merge(&m2, &l2, o2, m, l, o, 3);
+    assert_true(m2 == m && l2 == l && o2[0] == 1 && o2[2] == 3);
+}
+
+static void test_a_nan_query_gives_nan_for_its_row_only(void **state)
+{
+    (void)state;
+    struct rng r = seeded("nan query");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (size_t l = 0; l < levels; l++) {
+        struct case_attend c = make_attend(&r, 64, 6, 130, 0, 0, l % 2 == 0, false);
+        c.q[2 * c.a.q_stride + 5] = NAN;
+        start_state(&c.a);
+        attend_of(&t[l], c.is_bf16)(&c.a);
+        for (size_t i = 0; i < 6; i++) {
+            bool bad = isnan(c.a.o[i * 64] / c.a.l[i]);
+            assert_true(bad == (i == 2));
+        }
+        free_attend(&c);
+    }
+}
+
+static void test_append_writes_its_slot_only_and_rounds_to_even(void **state)
+{
+    (void)state;
+    struct rng r = seeded("append");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    const float special[] = {
+        NAN, INFINITY, -0.0f, 1e-42f, -1e-39f, 0x1.008p0f, 0x1.018p0f, 3.4e38f
+    };
+    for (size_t d = 2; d <= 130; d += 2) {
+        float *k = floats(&r, d, 5), *v = floats(&r, d, 5);
+        memcpy(k, special, (d < 8 ? d : 8) * sizeof *k);
+        memcpy(v + d - 2, special + 3, 2 * sizeof *v);
+        for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+            size_t bytes = TILE * d * (is_bf16 ? 2 : 4), slot = rng_below(&r, TILE);
+            uint8_t *first[2] = { guarded(bytes), guarded(bytes) };
+            for (size_t l = 0; l < levels; l++) {
+                uint8_t *tile[2] = { guarded(bytes), guarded(bytes) };
+                for (int i = 0; i < 2; i++) memset(l ? tile[i] : first[i], 0x77, bytes);
+                (is_bf16 ? t[l].kv_append_bf16 : t[l].kv_append_f32)(
+                    l ? tile[0] : first[0], l ? tile[1] : first[1], slot, k, v, d);
+                for (int i = 0; i < 2; i++) {
+                    if (l) assert_memory_equal(tile[i], first[i], bytes + GUARD);
+                    mem_free(tile[i]);
+                }
+            }
+            for (size_t i = 0; i < d && is_bf16; i++) {
+                const uint16_t *kt = (const uint16_t *)(void *)first[0];
+                assert_int_equal(kt[i / 2 * 128 + slot * 2 + i % 2], f32_to_bf16(k[i]));
+            }
+            size_t same = 0;
+            for (size_t i = 0; i < bytes; i++) same += first[0][i] == 0x77;
+            assert_true(same >= bytes - d * (is_bf16 ? 2 : 4));
+            mem_free(first[0]);
+            mem_free(first[1]);
+        }
+        mem_free(k);
+        mem_free(v);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outputs_equal_a_softmax_in_double),
+        cmocka_unit_test(test_bits_of_a_row_do_not_depend_on_other_rows),
+        cmocka_unit_test(test_unseen_tiles_are_neither_read_nor_change_anything),
+        cmocka_unit_test(test_positions_to_come_do_not_matter),
+        cmocka_unit_test(test_segments_merge_to_the_whole),
+        cmocka_unit_test(test_merging_an_empty_segment_keeps_the_bits),
+        cmocka_unit_test(test_a_nan_query_gives_nan_for_its_row_only),
+        cmocka_unit_test(test_append_writes_its_slot_only_and_rounds_to_even),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

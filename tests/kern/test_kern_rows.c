@@ -1,0 +1,368 @@
+/* test_kern_rows.c: row operations of every level against double arithmetic and the reference, all
+ * sizes 0..1025, odd alignments, bytes behind the result, special values. */
+#include "kern_cases.h"
+
+enum { MOST = 1025 };
+
+/* Constants of kern_ops.inc, in units of the last place. */
+static const double ulp_rmsnorm = 3, ulp_silu = 4, ulp_gelu = 12;
+
+typedef void (*check_fn)(const struct kern_table *t, struct rng *r, size_t n, double *worst);
+
+/* Every size at every level; prints the worst of the check's own measure. */
+static void over_sizes(const char *name, check_fn check)
+{
+    struct rng r = seeded(name);
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (size_t l = 0; l < levels; l++) {
+        double worst = 0;
+        for (size_t n = 0; n <= MOST; n++) check(&t[l], &r, n, &worst);
+        print_message("%s %s: worst %.3g\n", name, kern_level_name(t[l].level), worst);
+    }
+}
+
+/* n floats at an odd alignment inside guarded memory. */
+struct odd {
+    float *memory, *x;
+    size_t bytes;
+};
+
+static struct odd odd_floats(struct rng *r, size_t n, float size)
+{
+    size_t skip = rng_below(r, 4);
+    struct odd o = { .bytes = (n + skip) * sizeof(float) };
+    o.memory = floats(r, n + skip, size);
+    o.x = o.memory + skip;
+    return o;
+}
+
+static void free_odd(struct odd *o)
+{
+    assert_guard(o->memory, o->bytes);
+    mem_free(o->memory);
+}
+
+static void note(double *worst, double found, double limit, size_t n)
+{
+    if (!(found <= limit)) fail_msg("n %zu: %g exceeds %g", n, found, limit);
+    if (found > *worst) *worst = found;
+}
+
+static void check_rmsnorm(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    struct odd x = odd_floats(r, n, 3), gain = odd_floats(r, n, 2), y = odd_floats(r, n, 1);
+    bool with_gain = n % 3 != 0, in_place = n % 2 != 0;
+    float *copy = guarded((n + 1) * sizeof *copy), *out = in_place ? x.x : y.x;
+    memcpy(copy, x.x, n * sizeof *copy);
+    t->rmsnorm(x.x, with_gain ? gain.x : NULL, 1e-5f, n, out);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)copy[i] * (double)copy[i];
+    double scale = 1 / sqrt(sum / (double)n + (double)1e-5f);
+    for (size_t i = 0; i < n; i++) {
+        double want = (double)copy[i] * scale * (with_gain ? (double)gain.x[i] : 1);
+        note(worst, ulps((double)out[i], want), ulp_rmsnorm, n);
+    }
+    mem_free(copy);
+    free_odd(&x);
+    free_odd(&gain);
+    free_odd(&y);
+}
+
+static void test_rmsnorm_all_sizes(void **state)
+{
+    (void)state;
+    over_sizes("rmsnorm", check_rmsnorm);
+}
+
+static void check_rotate(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    struct odd x = odd_floats(r, 2 * n, 3), cs = odd_floats(r, 2 * n, 1);
+    struct kern_table ref;
+    kern_table_init(&ref, KERN_REF);
+    for (size_t j = 0; j < n; j++) {
+        double angle = rng_unit(r) * 7;
+        cs.x[2 * j] = j % 5 == 4 ? 1 : (float)cos(angle);
+        cs.x[2 * j + 1] = j % 5 == 4 ? 0 : (float)sin(angle);
+        if (j % 10 == 9) x.x[2 * j] = -0.0f; /* identity keeps the sign of zeros */
+    }
+    float *want = guarded((2 * n + 1) * sizeof *want),
+          *before = guarded((2 * n + 1) * sizeof *want);
+    memcpy(want, x.x, 2 * n * sizeof *want);
+    memcpy(before, x.x, 2 * n * sizeof *want);
+    ref.rotate(want, cs.x, n);
+    t->rotate(x.x, cs.x, n);
+    assert_same_bits(x.x, want, 2 * n, "rotate");
+    for (size_t j = 0; j < n; j++) {
+        if (j % 5 == 4) assert_same_bits(x.x + 2 * j, before + 2 * j, 2, "identity");
+        double a = (double)before[2 * j], b = (double)before[2 * j + 1];
+        double c = (double)cs.x[2 * j], s = (double)cs.x[2 * j + 1];
+        double size = ldexp(fabs(a) + fabs(b), -23);
+        note(worst, fabs((double)x.x[2 * j] - (a * c - b * s)) / (size + 1e-300), 1, n);
+        note(worst, fabs((double)x.x[2 * j + 1] - (b * c + a * s)) / (size + 1e-300), 1, n);
+    }
+    mem_free(want);
+    mem_free(before);
+    free_odd(&x);
+    free_odd(&cs);
+}
+
+static void test_rotate_all_sizes(void **state)
+{
+    (void)state;
+    over_sizes("rotate", check_rotate);
+}
+
+static double silu_of(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+/* |x| <= 2 here: the rounding of the argument of exp is amplified by its size. */
+static double gelu_of(double x)
+{
+    double u2 = 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+    return x / (1 + exp(-u2));
+}
+
+static void check_gated(kern_gated_act_fn op, double (*truth)(double), float size, double limit,
+                        struct rng *r, size_t n, double *worst)
+{
+    struct odd gate = odd_floats(r, n, size), up = odd_floats(r, n, 3), y = odd_floats(r, n, 1);
+    float *copy = guarded((n + 1) * sizeof *copy), *out = n % 2 ? gate.x : y.x;
+    memcpy(copy, gate.x, n * sizeof *copy);
+    op(gate.x, up.x, out, n);
+    for (size_t i = 0; i < n; i++)
+        note(worst, ulps((double)out[i], truth((double)copy[i]) * (double)up.x[i]), limit, n);
+    mem_free(copy);
+    free_odd(&gate);
+    free_odd(&up);
+    free_odd(&y);
+}
+
+static void check_silu(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    check_gated(t->silu_mul, silu_of, n % 4 ? 8 : 80, ulp_silu, r, n, worst);
+}
+
+static void check_gelu(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    check_gated(t->gelu_mul, gelu_of, 2, ulp_gelu, r, n, worst);
+}
+
+static void test_gated_activations_all_sizes(void **state)
+{
+    (void)state;
+    over_sizes("silu", check_silu);
+    over_sizes("gelu", check_gelu);
+}
+
+static void test_gated_activations_of_special_values(void **state)
+{
+    (void)state;
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (size_t l = 0; l < levels; l++) {
+        const float x[5] = { 1000, -1000, NAN, 0, -0.0f }, one[5] = { 1, 1, 1, 1, 1 };
+        float y[5];
+        kern_gated_act_fn ops[2] = { t[l].silu_mul, t[l].gelu_mul };
+        for (int i = 0; i < 2; i++) {
+            ops[i](x, one, y, 5);
+            assert_true(y[0] == 1000 && y[1] == 0 && isnan(y[2]) && y[3] == 0 && y[4] == 0);
+        }
+    }
+}
+
+static void check_add_scaled(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    struct odd x = odd_floats(r, n, 3), y = odd_floats(r, n, 3);
+    float *want = guarded((n + 1) * sizeof *want), scale = uniform(r, 2);
+    for (size_t i = 0; i < n; i++) {
+        volatile float product = scale * y.x[i]; /* rounded */
+        want[i] = x.x[i] + product;
+    }
+    t->add_scaled(x.x, y.x, scale, n);
+    assert_same_bits(x.x, want, n, "add_scaled");
+    *worst = 0;
+    mem_free(want);
+    free_odd(&x);
+    free_odd(&y);
+}
+
+static void test_add_scaled_all_sizes(void **state)
+{
+    (void)state;
+    over_sizes("add_scaled", check_add_scaled);
+}
+
+/* Quantised values, scales and sums equal the reference's; padding is zero. */
+static void check_act_quantize(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    if (n == 0) return;
+    size_t n_tok = 3, stride = n + rng_below(r, 3), bytes = kern_act_bytes(n_tok, n);
+    struct odd x = odd_floats(r, n_tok * stride, n % 7 == 6 ? 1e-29f : 4);
+    struct kern_table ref;
+    struct kern_act a = { 0 }, b = { 0 };
+    uint8_t *ma = guarded(bytes), *mb = guarded(bytes);
+    kern_table_init(&ref, KERN_REF);
+    if (n % 5 == 4) x.x[rng_below(r, n)] = n % 2 ? NAN : INFINITY;
+    if (n % 5 == 3) memset(x.x, 0, n * sizeof *x.x);
+    if (n % 5 == 2) x.x[rng_below(r, n)] = -3e38f;
+    memset(ma, 0x11, bytes);
+    memset(mb, 0x11, bytes);
+    kern_act_place(&a, ma, n_tok, n);
+    kern_act_place(&b, mb, n_tok, n);
+    a.f32 = b.f32 = x.x;
+    a.f32_stride = b.f32_stride = stride;
+    ref.act_quantize(&a, 0, n_tok);
+    t->act_quantize(&b, 1, n_tok);
+    t->act_quantize(&b, 0, 1);
+    assert_memory_equal(ma, mb, bytes + GUARD);
+    for (size_t tok = 0; tok < n_tok; tok++)
+        for (size_t k = 0; k < b.stride; k++) {
+            float scale = b.scale[tok * (b.stride / 32) + k / 32];
+            int q = b.q[tok * b.stride + k];
+            if (k >= n) assert_int_equal(q, 0);
+            if (k >= n || isnan(scale)) continue;
+            double error = fabs((double)x.x[tok * stride + k] - (double)scale * q);
+            if (scale > 0) note(worst, error / (double)scale, 0.50002, n);
+        }
+    mem_free(ma);
+    mem_free(mb);
+    free_odd(&x);
+}
+
+static void test_act_quantize_all_sizes(void **state)
+{
+    (void)state;
+    over_sizes("act_quantize", check_act_quantize);
+}
+
+static void true_expsum(const float *x, size_t n, double *max, double *sum)
+{
+    *max = -INFINITY;
+    *sum = 0;
+    for (size_t i = 0; i < n; i++) *max = fmax(*max, (double)x[i]);
+    for (size_t i = 0; i < n; i++) *sum += exp((double)x[i] - *max);
+}
+
+static void check_expsum(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    if (n == 0) return;
+    struct odd x = odd_floats(r, n, n % 3 ? 4 : 40);
+    double want_max, want, sum;
+    float max;
+    true_expsum(x.x, n, &want_max, &want);
+    t->expsum(x.x, n, &max, &sum);
+    assert_true((double)max == want_max);
+    note(worst, fabs(sum / want - 1), 2e-7, n);
+    x.x[rng_below(r, n)] = NAN;
+    t->expsum(x.x, n, &max, &sum);
+    assert_true(isnan(sum));
+    free_odd(&x);
+}
+
+static void test_expsum_all_sizes(void **state)
+{
+    (void)state;
+    over_sizes("expsum", check_expsum);
+}
+
+static void check_kl(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    if (n == 0) return;
+    struct odd p = odd_floats(r, n, 6), q = odd_floats(r, n, 1);
+    double pm, ps, qm, qs, want = 0, sum[2];
+    float max[2], noise = n % 2 ? 0.01f : 1;
+    for (size_t i = 0; i < n; i++) q.x[i] = p.x[i] + noise * q.x[i];
+    true_expsum(p.x, n, &pm, &ps);
+    true_expsum(q.x, n, &qm, &qs);
+    for (size_t i = 0; i < n; i++) {
+        double lp = (double)p.x[i] - pm - log(ps), lq = (double)q.x[i] - qm - log(qs);
+        want += exp(lp) * (lp - lq);
+    }
+    t->expsum(p.x, n, &max[0], &sum[0]);
+    t->expsum(q.x, n, &max[1], &sum[1]);
+    double kl = t->kl_row(p.x, max[0], sum[0], q.x, max[1], sum[1], n);
+    note(worst, fabs(kl - want), 2e-7, n);
+    assert_true(kl >= -1e-7);
+    assert_true(t->kl_row(p.x, max[0], sum[0], p.x, max[0], sum[0], n) == 0);
+    free_odd(&p);
+    free_odd(&q);
+}
+
+static void test_kl_all_sizes(void **state)
+{
+    (void)state;
+    over_sizes("kl_row", check_kl);
+}
+
+/* A banned token (-inf) in both rows counts nothing; in q alone the divergence is infinite. */
+static void test_kl_of_banned_tokens(void **state)
+{
+    (void)state;
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (size_t l = 0; l < levels; l++) {
+        float p[40], q[40], pm, qm;
+        double ps, qs;
+        for (int i = 0; i < 40; i++) p[i] = q[i] = (float)i * 0.1f;
+        p[7] = q[7] = -INFINITY;
+        t[l].expsum(p, 40, &pm, &ps);
+        t[l].expsum(q, 40, &qm, &qs);
+        assert_true(t[l].kl_row(p, pm, ps, q, qm, qs, 40) == 0);
+        q[9] = -INFINITY;
+        t[l].expsum(q, 40, &qm, &qs);
+        assert_true(isinf(t[l].kl_row(p, pm, ps, q, qm, qs, 40)));
+    }
+}
+
+/* avx2 and avx512 follow the same steps. */
+static void test_fast_levels_give_the_same_bits(void **state)
+{
+    (void)state;
+    struct rng r = seeded("levels");
+    struct kern_table a, b;
+    kern_table_init(&a, KERN_AVX2);
+    kern_table_init(&b, KERN_AVX512);
+    for (size_t n = 1; n <= MOST; n += 1 + n / 40) {
+        float *x = floats(&r, n, 9), *z = floats(&r, n, 2), *ya = floats(&r, n, 1),
+              *yb = floats(&r, n, 1);
+        a.rmsnorm(x, z, 1e-6f, n, ya);
+        b.rmsnorm(x, z, 1e-6f, n, yb);
+        assert_same_bits(ya, yb, n, "rmsnorm");
+        a.silu_mul(x, z, ya, n);
+        b.silu_mul(x, z, yb, n);
+        assert_same_bits(ya, yb, n, "silu");
+        a.gelu_mul(x, z, ya, n);
+        b.gelu_mul(x, z, yb, n);
+        assert_same_bits(ya, yb, n, "gelu");
+        float ma, mb;
+        double sa, sb;
+        a.expsum(x, n, &ma, &sa);
+        b.expsum(x, n, &mb, &sb);
+        assert_true(ma == mb && sa == sb);
+        assert_true(a.kl_row(x, ma, sa, z, ma, sb, n) == b.kl_row(x, ma, sa, z, ma, sb, n));
+        mem_free(x);
+        mem_free(z);
+        mem_free(ya);
+        mem_free(yb);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rmsnorm_all_sizes),
+        cmocka_unit_test(test_rotate_all_sizes),
+        cmocka_unit_test(test_gated_activations_all_sizes),
+        cmocka_unit_test(test_gated_activations_of_special_values),
+        cmocka_unit_test(test_add_scaled_all_sizes),
+        cmocka_unit_test(test_act_quantize_all_sizes),
+        cmocka_unit_test(test_expsum_all_sizes),
+        cmocka_unit_test(test_kl_all_sizes),
+        cmocka_unit_test(test_kl_of_banned_tokens),
+        cmocka_unit_test(test_fast_levels_give_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
