@@ -220,9 +220,11 @@ static zp_status set_pairs(struct gguf_edit *e, const struct gateset *set, zp_er
             if (set->open[h * set->n_pair + i]) pairs[n++] = (int32_t)i;
         offsets[h + 1] = (uint32_t)n;
     }
-    gguf_edit_remove_key(e, "zerope.position.pairs_open");
-    gguf_edit_remove_key(e, "zerope.position.pairs_open_offset");
-    if (n == 0) return ZP_OK; /* absent = all closed */
+    if (n == 0) { /* absent = all closed */
+        gguf_edit_remove_key(e, "zerope.position.pairs_open");
+        gguf_edit_remove_key(e, "zerope.position.pairs_open_offset");
+        return ZP_OK;
+    }
     ZP_TRY(gguf_edit_set_array(e, "zerope.position.pairs_open", GGUF_I32, pairs, n, err));
     return gguf_edit_set_array(e, "zerope.position.pairs_open_offset", GGUF_U32, offsets, heads + 1,
                                err);
