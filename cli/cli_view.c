@@ -88,7 +88,7 @@ static void add_line(struct text *out, const char *s, size_t size, size_t max)
 static void add_numbers(struct text *out, const char *key, const json_t *list)
 {
     size_t n = json_array_size(list), shown = 0;
-    if (n > MAX_LIST) {
+    if (n > MAX_LIST || (n > 8 && json_is_array(json_array_get(list, 0)))) {
         text_printf(out, "(%zu values)", n);
         return;
     }
