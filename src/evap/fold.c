@@ -108,7 +108,8 @@ void fold_remove(const struct fold *f, struct calib *c)
 
 struct room {       /* of one worker */
     double *a, *b;  /* normal matrix (n, n) and right side (n) of the head in work */
-    double *mean;   /* (n + 1) */
+    float *mean;    /* (n + 1) of one query */
+    float *part;    /* (n + 1, n + 1) of one query, lower triangle */
     float *feature; /* (n + 1): features, then the target */
     float *p;       /* (n_ctx) attention of one query */
     float *cs;      /* (n_pair, 2) */
@@ -154,41 +155,51 @@ static void original_attention(const struct fit *t, const float *q_rot, const fl
     for (uint32_t j = 0; j <= at; j++) p[j] = j < lo ? 0.0f : p[j] / sum;
 }
 
-/* Adds one query's weighted, centred products to the head's normal equations. */
+/* Features and target of key j: feature (n + 1), the target last. */
+static void key_features(const float *q, const float *q_rot, const float *k, const float *k_rot,
+                         const uint16_t *slots, uint32_t n_slots, float *feature)
+{
+    float y = 0.0f;
+    for (uint32_t i = 0; i < n_slots; i++) {
+        uint32_t c = 2u * slots[i];
+        feature[2 * i] = q[c] * k[c] + q[c + 1] * k[c + 1];
+        feature[2 * i + 1] = q[c] * k[c + 1] - q[c + 1] * k[c];
+        y += q_rot[c] * k_rot[c] + q_rot[c + 1] * k_rot[c + 1];
+    }
+    feature[2 * n_slots] = y;
+}
+
+/* Adds one query's weighted, centred products to the head's normal equations. One query's sums fit
+ * float; those of all queries are kept in double. */
 static void add_query(const struct fit *t, struct room *r, const float *q, const float *q_rot,
                       const float *k, const float *k_rot, uint32_t head, uint32_t at,
                       const uint16_t *slots, uint32_t n_slots)
 {
     const struct hparams *h = &t->c->model->h;
-    uint32_t kv = head / (h->n_head / h->n_kv);
-    uint32_t n = 2 * n_slots;
+    uint32_t kv = head / (h->n_head / h->n_kv), n = 2 * n_slots, m = n + 1;
     original_attention(t, q_rot, k_rot, head, at, r->p);
-    memset(r->mean, 0, (n + 1) * sizeof *r->mean);
-    double total = 0.0;
+    memset(r->mean, 0, m * sizeof *r->mean);
+    memset(r->part, 0, (size_t)m * m * sizeof *r->part);
+    float total = 0.0f;
     for (uint32_t j = 0; j <= at; j++) {
-        if (r->p[j] < least_weight) continue;
-        const float *kj = k + ((size_t)j * h->n_kv + kv) * h->d_head,
-                    *kr = k_rot + ((size_t)j * h->n_kv + kv) * h->d_head;
-        float y = 0.0f;
-        for (uint32_t i = 0; i < n_slots; i++) {
-            uint32_t c = 2u * slots[i];
-            r->feature[2 * i] = q[c] * kj[c] + q[c + 1] * kj[c + 1];
-            r->feature[2 * i + 1] = q[c] * kj[c + 1] - q[c + 1] * kj[c];
-            y += q_rot[c] * kr[c] + q_rot[c + 1] * kr[c + 1];
-        }
-        double w = (double)r->p[j];
+        float w = r->p[j];
+        if (w < least_weight) continue;
+        size_t key = ((size_t)j * h->n_kv + kv) * h->d_head;
+        key_features(q, q_rot, k + key, k_rot + key, slots, n_slots, r->feature);
         total += w;
-        for (uint32_t a = 0; a < n; a++) {
-            double wa = w * (double)r->feature[a];
+        for (uint32_t a = 0; a < m; a++) {
+            float wa = w * r->feature[a], *row = r->part + a * m;
             r->mean[a] += wa;
-            r->b[a] += wa * (double)y;
-            for (uint32_t b = 0; b <= a; b++) r->a[a * n + b] += wa * (double)r->feature[b];
+            for (uint32_t b = 0; b <= a; b++) row[b] += wa * r->feature[b];
         }
-        r->mean[n] += w * (double)y;
     }
-    for (uint32_t a = 0; total > 0.0 && a < n; a++) {
-        r->b[a] -= r->mean[a] * r->mean[n] / total;
-        for (uint32_t b = 0; b <= a; b++) r->a[a * n + b] -= r->mean[a] * r->mean[b] / total;
+    if (!(total > 0.0f)) return;
+    const float *target = r->part + n * m; /* last row: products with the target */
+    for (uint32_t a = 0; a < n; a++) {
+        double mean = (double)r->mean[a] / (double)total;
+        r->b[a] += (double)target[a] - mean * (double)r->mean[n];
+        for (uint32_t b = 0; b <= a; b++)
+            r->a[a * n + b] += (double)r->part[a * m + b] - mean * (double)r->mean[b];
     }
 }
 
@@ -355,7 +366,8 @@ static zp_status fit_layers(struct fit *t, zp_err *err)
         ZP_TRY(take(t, &r->a, n * n, sizeof(double), err));
         ZP_TRY(take(t, &r->matrix, n * n, sizeof(double), err));
         ZP_TRY(take(t, &r->b, n, sizeof(double), err));
-        ZP_TRY(take(t, &r->mean, n + 1, sizeof(double), err));
+        ZP_TRY(take(t, &r->mean, n + 1, sizeof(float), err));
+        ZP_TRY(take(t, &r->part, (n + 1) * (n + 1), sizeof(float), err));
         ZP_TRY(take(t, &r->feature, n + 1, sizeof(float), err));
         ZP_TRY(take(t, &r->p, t->n_tok, sizeof(float), err));
         ZP_TRY(take(t, &r->cs, n, sizeof(float), err));
