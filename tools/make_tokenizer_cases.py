@@ -6,8 +6,7 @@
       byte-level GGUF (the committed file used SmolLM2-135M-Instruct)
   make_tokenizer_cases.py json OUT
       small tokenizer.json files, trained here (ties may fall otherwise in each run) by the PyPI
-      package `tokenizers` (0.23.3), and its
-      ids and texts
+      package `tokenizers` (0.23.3), and its ids and texts
 
 The committed files are tests/data/tokenize_pre.json and tests/data/tokenizer_json.json."""
 
@@ -45,7 +44,7 @@ TEXTS = [
 ]
 PRES = (
     "gpt-2 smollm llama-bpe smaug-bpe minicpm5 qwen2 qwen35 laguna ufakzeka seed-coder bailingmoe "
-    "jais-2 tekken gpt-4o falcon default deepseek-coder deepseek-llm deepseek-v3 poro-chat viking"
+    "tekken gpt-4o falcon default deepseek-coder deepseek-llm deepseek-v3 poro-chat viking"
 )
 
 

@@ -76,16 +76,6 @@ zp_status tokenizer_open_json(struct tokenizer **out, const char *json_path,
     return finish_open(out, tokjson_fill(*out, json_path, config_path, err));
 }
 
-zp_status tokenizer_open(struct tokenizer **out, const struct gguf *g, const char *pre_override,
-                         zp_err *err)
-{
-    if (g->tokenizer_json == NULL) return tokenizer_open_gguf(out, g, pre_override, err);
-    *out = NULL;
-    ZP_FAIL_IF(pre_override != NULL, err, ZP_USAGE,
-               "a pre-tokeniser was given, but %s describes its own", g->tokenizer_json);
-    return tokenizer_open_json(out, g->tokenizer_json, g->tokenizer_config_json, err);
-}
-
 void tokenizer_close_parts(struct tokenizer *t)
 {
     vocab_free(&t->vocab);

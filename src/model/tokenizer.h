@@ -59,10 +59,6 @@ zp_status tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g,
 /* Hugging Face: tokenizer.json and (may be NULL or missing) tokenizer_config.json. */
 zp_status tokenizer_open_json(struct tokenizer **out, const char *json_path,
                               const char *config_path, zp_err *err);
-/* Either, by what gguf_open found: a folder with tokenizer.json (pre_override must be NULL) or a
- * GGUF. */
-zp_status tokenizer_open(struct tokenizer **out, const struct gguf *g, const char *pre_override,
-                         zp_err *err);
 void tokenizer_close(struct tokenizer *t); /* NULL is fine */
 
 const struct tokenizer_info *tokenizer_get_info(const struct tokenizer *t);
