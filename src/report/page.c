@@ -50,8 +50,9 @@ static void put_escaped(struct page *p, const char *text)
 /* ---- values */
 
 static void put_list(struct page *p, const json_t *list);
+static void put_members(struct page *p, json_t *object);
 
-static void put_value(struct page *p, const json_t *v)
+static void put_value(struct page *p, json_t *v)
 {
     char text[64];
     switch (v ? json_typeof(v) : JSON_NULL) {
@@ -61,10 +62,15 @@ static void put_value(struct page *p, const json_t *v)
     case JSON_TRUE: snprintf(text, sizeof text, "yes"); break;
     case JSON_FALSE: snprintf(text, sizeof text, "no"); break;
     case JSON_ARRAY: put_list(p, v); return;
-    case JSON_OBJECT: snprintf(text, sizeof text, "(%zu fields)", json_object_size(v)); break;
+    case JSON_OBJECT: put_members(p, v); return;
     default: snprintf(text, sizeof text, "-"); break;
     }
     put(p, text);
+}
+
+static bool is_nest(const json_t *v)
+{
+    return json_is_array(v) || json_is_object(v);
 }
 
 /* An interval or a short list; long ones are cut, and the cut says so. */
@@ -74,13 +80,28 @@ static void put_list(struct page *p, const json_t *list)
     char more[48];
     size_t n = json_array_size(list);
     for (size_t i = 0; i < n && i < SHOWN; i++) {
-        const json_t *v = json_array_get(list, i);
+        json_t *v = json_array_get(list, i);
         put(p, i ? ", " : "");
-        if (json_is_array(v)) put(p, "[...]"); /* no nesting without end */
+        if (is_nest(v)) put(p, "..."); /* no nesting without end */
         else put_value(p, v);
     }
     snprintf(more, sizeof more, ", ... (%zu in all)", n);
     if (n > SHOWN) put(p, more);
+}
+
+/* "original 0.98, file 0.97". */
+static void put_members(struct page *p, json_t *object)
+{
+    const char *key, *comma = "";
+    json_t *v;
+    json_object_foreach(object, key, v) {
+        put(p, comma);
+        put_escaped(p, key);
+        put(p, " ");
+        if (is_nest(v)) put(p, "...");
+        else put_value(p, v);
+        comma = ", ";
+    }
 }
 
 static const char *text_of(const json_t *object, const char *key, const char *fallback)
@@ -138,7 +159,8 @@ static void put_facts(struct page *p, json_t *doc)
     json_t *v;
     put(p, "<table>\n");
     json_object_foreach(doc, key, v) {
-        if (!is_scalar(v) || strcmp(key, "status") == 0) continue;
+        bool shown = is_scalar(v) || (json_is_object(v) && strcmp(key, "position") != 0);
+        if (!shown || strcmp(key, "status") == 0) continue;
         put(p, "<tr><th scope=\"row\">");
         put_escaped(p, key);
         put(p, "</th><td class=\"n\">");

@@ -278,6 +278,14 @@ static void test_malformed_documents_are_refused_by_name(void **state)
 
 /* ---- page */
 
+static void add_objects(json_t *doc)
+{
+    json_t *check = json_array_get(json_object_get(doc, "checks"), 1);
+    json_object_set_new(check, "value", json_pack("{sf si s[i]}", "original", 0.98, "prompts", 200,
+                                                  "deep", 1));
+    json_object_set_new(doc, "quality", json_pack("{sf sb}", "kl_mean", 0.0125, "exact", 1));
+}
+
 static json_t *verify(void)
 {
     return json_pack("{ss ss ss si s[{ss sf sf ss s[ff] ss}{ss so sn ss ss}] "
@@ -293,6 +301,7 @@ static json_t *verify(void)
 static struct buffer page_of(json_t *doc)
 {
     zp_err err = { 0 };
+    add_objects(doc);
     char *text = dump(doc), *path = path_of("page.html");
     if (zp_report_verify_html(text, path, &err) != ZP_OK) fail_msg("%s", err.message);
     free(text);
@@ -310,6 +319,8 @@ static void test_page_holds_checks_chart_and_map(void **state)
     assert_true(strstr(html, "1 of 2 checks passed, 0 failed, 1 without verdict") != NULL);
     assert_true(strstr(html, "<td class=\"n\">0.012346 <span") != NULL);
     assert_true(strstr(html, "(0.01, 0.015)</span>") != NULL);
+    assert_true(strstr(html, "original 0.98, prompts 200, deep ...</td>") != NULL);
+    assert_true(strstr(html, "quality</th><td class=\"n\">kl_mean 0.0125, exact yes<") != NULL);
     assert_int_equal(count(html, "class=\"pass\""), 2); /* the whole and one check */
     assert_true(strstr(html, "<span class=\"other\">n/a</span>") != NULL);
     assert_int_equal(count(html, "<svg "), 2);
