@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/json_read.h"
+#include "model/messages.h"
 
 int32_t text_bos(const struct zp_model *m)
 {
@@ -89,9 +90,7 @@ static zp_status complete_input(json_t *input, const zp_template_options *o,
 {
     const struct tokenizer_info *info = t ? tokenizer_get_info(t) : NULL;
     bool ok = true, ask = !o->no_generation_prompt;
-    ZP_FAIL_IF(!json_is_array(json_object_get(input, "messages")), err, ZP_BAD_INPUT,
-               "template input: expected an array of messages, or an object with one as its member "
-               "messages");
+    ZP_TRY(messages_check(input, "template input", err));
     if (!ask || !json_object_get(input, "add_generation_prompt"))
         ok = json_object_set_new(input, "add_generation_prompt", json_boolean(ask)) == 0;
     ok = set_token(input, "bos_token", o->bos, t, info ? info->bos : TOKEN_NONE) && ok;
