@@ -237,6 +237,9 @@ zp_status cli_check_output(struct cli *c, const char *path)
         st = cli_fail(c, ZP_IO, "%s: cannot write there: %s: %s", path, where, strerror(errno));
     else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         st = cli_fail(c, ZP_IO, "%s: is a folder, expected a file name", path);
+    else if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))  /* it would be renamed over */
+        st = cli_fail(c, ZP_IO, "%s: is no regular file; the output is written beside it first",
+                      path);
     free(folder);
     return st;
 }

@@ -296,9 +296,33 @@ static void view_rows(FILE *f, const json_t *rows, int indent)
 }
 
 /* ---- documents --------------------------------------------------------------------------- */
+/* A list of sentences (notes): one line each. */
+static bool is_prose(const json_t *v)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < json_array_size(v); i++)
+        size += json_string_length(json_array_get(v, i));
+    return json_array_size(v) <= MAX_LIST && size > 90;
+}
+
+static void view_prose(FILE *f, const json_t *list, int indent)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        struct text line = { 0 };
+        const json_t *v = json_array_get(list, i);
+        if (json_is_string(v))
+            add_line(&line, json_string_value(v), json_string_length(v), 2000);
+        else
+            view_text_cell(&line, "", v);
+        pad(f, (size_t)indent);
+        fprintf(f, "- %s\n", line.data != NULL ? line.data : "");
+        text_free(&line);
+    }
+}
+
 static bool is_inline(const json_t *v)
 {
-    if (json_is_object(v))
+    if (json_is_object(v) || is_prose(v))
         return false;
     return !json_is_array(v) || !json_is_object(json_array_get(v, 0));
 }
@@ -334,7 +358,9 @@ static void view_object(FILE *f, const json_t *object, int indent)
         fputc('\n', f);
         pad(f, (size_t)indent);
         fprintf(f, "%s\n", key);
-        if (json_is_array(v))
+        if (is_prose(v))
+            view_prose(f, v, indent + 2);
+        else if (json_is_array(v))
             view_rows(f, v, indent + 2);
         else
             view_object(f, v, indent + 2);

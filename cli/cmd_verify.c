@@ -5,6 +5,30 @@
 #include <string.h>
 #include <zerope/report.h>
 
+/* A verdict, the checks without their recipes (--json and the page have them), then the rest. */
+static zp_status print_evidence(struct cli *c, const char *json)
+{
+    json_t *doc = NULL, *check;
+    size_t i, failed = 0;
+    CLI_TRY(cli_parse_document(c, json, &doc));
+    json_t *checks = json_incref(json_object_get(doc, "checks"));
+    json_array_foreach(checks, i, check) {
+        const char *status = json_string_value(json_object_get(check, "status"));
+        failed += status != NULL && strcmp(status, "fail") == 0;
+        json_object_del(check, "how");
+    }
+    const char *status = json_string_value(json_object_get(doc, "status"));
+    printf("%s: %zu of %zu checks failed\n\n", status != NULL ? status : "?", failed,
+           json_array_size(checks));
+    view_document(stdout, checks);
+    printf("\n");
+    json_object_del(doc, "checks");
+    view_document(stdout, doc);
+    json_decref(checks);
+    json_decref(doc);
+    return ZP_OK;
+}
+
 /* The document and the page are written whether the checks passed or not; the exit code tells. */
 static zp_status show_evidence(struct cli *c, char *json)
 {
@@ -12,7 +36,10 @@ static zp_status show_evidence(struct cli *c, char *json)
     zp_status st = ZP_OK;
     if (page != NULL)
         st = zp_report_verify_html(json, page, &c->err);
-    zp_status shown = cli_show(c, json);
+    if (c->json)
+        return cli_show(c, json), st;
+    zp_status shown = print_evidence(c, json);
+    zp_free(json);
     return st != ZP_OK ? st : shown;
 }
 

@@ -9,4 +9,5 @@ try evaporate m -f t --budget-kl 1 -o nowhere/o.gguf
 try evaporate m -f t --budget-kl 1 -o o.gguf --save-plan nowhere/p.json
 try verify m --base b -f t --report nowhere/r.html
 try quantize m nowhere/o.gguf --type Q8_0
+try quantize m /dev/full --type Q8_0
 ls
