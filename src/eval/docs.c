@@ -105,7 +105,11 @@ static zp_status tokenise(struct doc *doc, const struct zp_model *m, zp_err *err
     const struct tokenizer *t;
     struct token_list list = { 0 };
     ZP_TRY(model_tokenizer(m, &t, err));
-    ZP_TRY(tokenizer_encode(t, doc->text, doc->size, 0, &list, err));
+    zp_status status = tokenizer_encode(t, doc->text, doc->size, 0, &list, err);
+    if (status != ZP_OK) {
+        token_list_free(&list); /* what it held before memory ran out */
+        return status;
+    }
     doc->ids = list.ids;
     doc->n_ids = list.count;
     doc->tokenised = true;

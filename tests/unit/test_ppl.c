@@ -310,6 +310,38 @@ static void test_progress_can_stop_it(void **state)
     zp_model_close(m);
 }
 
+static uint64_t live_bytes(void)
+{
+    struct mem_stats stats;
+    uint64_t sum = 0;
+    mem_stats_read(&stats);
+    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
+    return sum;
+}
+
+static void test_each_failed_allocation_is_reported_and_freed(void **state)
+{
+    (void)state;
+    zp_model *m = open_model("gguf-qwen2.gguf");
+    zp_ppl_options o = options();
+    o.max_windows = 2;
+    uint64_t before = live_bytes(), n = 1;
+    for (bool failed = true; failed; n++) {
+        zp_err err = { 0 };
+        char *text = NULL;
+        mem_fail_at(n, false);
+        zp_status status = zp_ppl_json(m, m, docs_folder, &o, &text, &err);
+        failed = mem_fail_count() > 0;
+        mem_fail_at(0, false);
+        zp_free(text);
+        if (live_bytes() != before) fail_msg("allocation %llu: a leak", (unsigned long long)n);
+        if (status != (failed ? ZP_NO_MEMORY : ZP_OK))
+            fail_msg("allocation %llu: %d %s", (unsigned long long)n, status, err.message);
+    }
+    assert_true(n > 50);
+    zp_model_close(m);
+}
+
 /* ---- */
 
 static int write_texts(void **state)
@@ -354,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_folder_windows_stay_inside_documents),
         cmocka_unit_test(test_short_text_and_wrong_base_are_refused),
         cmocka_unit_test(test_progress_can_stop_it),
+        cmocka_unit_test(test_each_failed_allocation_is_reported_and_freed),
     };
     return cmocka_run_group_tests(tests, write_texts, remove_texts);
 }

@@ -408,6 +408,45 @@ static void test_a_full_disk_leaves_the_old_picture(void **state)
     free(doc);
 }
 
+/* ---- memory */
+
+static uint64_t live_bytes(void)
+{
+    struct mem_stats stats;
+    uint64_t sum = 0;
+    mem_stats_read(&stats);
+    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
+    return sum;
+}
+
+static void fail_each_allocation(zp_status (*call)(const char *, const char *, zp_err *),
+                                 const char *doc, char *path)
+{
+    uint64_t before = live_bytes(), n = 1;
+    for (bool failed = true; failed; n++) {
+        zp_err err = { 0 };
+        mem_fail_at(n, false);
+        zp_status status = call(doc, path, &err);
+        failed = mem_fail_count() > 0;
+        mem_fail_at(0, false);
+        if (live_bytes() != before) fail_msg("allocation %llu: a leak", (unsigned long long)n);
+        assert_int_equal(status, failed ? ZP_NO_MEMORY : ZP_OK);
+    }
+    assert_true(n > 5);
+    unlink(path);
+}
+
+static void test_each_failed_allocation_is_reported_and_freed(void **state)
+{
+    (void)state;
+    char *map = dump(plan()), *page = dump(verify());
+    fail_each_allocation(zp_report_heatmap, map, path_of("m.svg"));
+    fail_each_allocation(zp_report_heatmap, map, path_of("m.png"));
+    fail_each_allocation(zp_report_verify_html, page, path_of("p.html"));
+    free(map);
+    free(page);
+}
+
 /* ---- */
 
 static int make_folder(void **state)
@@ -438,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_malformed_verify_documents_are_refused),
         cmocka_unit_test(test_unwritable_places_and_other_kinds_are_errors),
         cmocka_unit_test(test_a_full_disk_leaves_the_old_picture),
+        cmocka_unit_test(test_each_failed_allocation_is_reported_and_freed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
