@@ -63,10 +63,12 @@ static size_t block_capacity(const struct forward *f)
     return (size_t)f->micro_batch * f->h->n_kv; /* worst case: every token its own run */
 }
 
-uint64_t attend_plan(const struct hparams *h, uint32_t n_ctx, uint32_t n_threads)
+uint64_t attend_plan(const struct hparams *h, uint32_t micro_batch, uint32_t n_ctx,
+                     uint32_t n_threads)
 {
     uint64_t segments = ((uint64_t)n_ctx + KERN_SEGMENT - 1) / KERN_SEGMENT;
-    return n_threads * (sizeof(struct thread_room) + (uint64_t)room_bytes(h)) +
+    return sizeof(struct attend) + (uint64_t)micro_batch * h->n_kv * sizeof(struct block) +
+           n_threads * (sizeof(struct thread_room) + (uint64_t)room_bytes(h)) +
            SPLIT_BLOCKS * n_threads * segments * state_floats(h) * 4;
 }
 
@@ -99,7 +101,7 @@ zp_status attend_open(struct forward *f, zp_err *err)
     ZP_ALLOC(a->partial, MEM_SCRATCH, SPLIT_BLOCKS * n * a->n_segments * state_floats(f->h), err,
              "attention scratch");
     ZP_ALLOC(a->blocks, MEM_SCRATCH, block_capacity(f), err, "attention scratch");
-    f->scratch_bytes += attend_plan(f->h, f->n_ctx, n);
+    f->scratch_bytes += attend_plan(f->h, f->micro_batch, f->n_ctx, n);
     for (uint32_t i = 0; i < n; i++)
         place_room(&a->rooms[i], a->memory + i * room_bytes(f->h), f->h);
     return ZP_OK;

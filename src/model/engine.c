@@ -32,6 +32,18 @@ static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err 
     return ZP_OK;
 }
 
+/* Scratch of the engine itself, beside that of the layer program. */
+static uint64_t own_scratch(const struct hparams *h, const zp_engine_options *o)
+{
+    return o->micro_batch * ((uint64_t)h->d_model * sizeof(float) + sizeof(struct forward_run));
+}
+
+static uint64_t own_angles(const struct zp_model *m)
+{
+    bool any = position_uses_set(&m->position, 0);
+    return any && m->h.scaling == ARCH_SCALING_DYNAMIC ? m->position.n_pair * sizeof(double) : 0;
+}
+
 zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct engine_plan *out,
                       zp_err *err)
 {
@@ -42,6 +54,8 @@ zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct eng
               kvcache_page_bytes(&m->position, element);
     forward_plan(&m->h, &m->position, o->micro_batch, o->n_ctx, o->exact, o->n_threads,
                  &out->scratch, &out->position);
+    out->scratch += own_scratch(&m->h, o);
+    out->position += own_angles(m);
     return ZP_OK;
 }
 
@@ -76,8 +90,11 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
     ZP_TRY(
         weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact, e->pool, err));
     size_t element = e->options.kv_type == ZP_KV_F32 ? 4 : 2;
-    ZP_ALLOC(e->angles, MEM_POSITION, m->position.n_pair, err, "angles");
-    position_for_ctx(&e->position, &m->position, &m->h, e->options.n_ctx, e->angles);
+    e->position = m->position;
+    if (own_angles(m)) {
+        ZP_ALLOC(e->angles, MEM_POSITION, m->position.n_pair, err, "angles");
+        position_for_ctx(&e->position, &m->position, &m->h, e->options.n_ctx, e->angles);
+    }
     ZP_TRY(kvcache_open(&e->kv, &e->position, element, e->options.micro_batch, e->options.kv_bytes,
                         err));
     e->forward = (struct forward){ .h = &m->h,
@@ -132,8 +149,9 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
     size_t pages = kvcache_pages_needed(p, e->options.n_ctx, e->options.micro_batch);
     *out = (zp_engine_stats){ .weights_bytes = e->weights.packed_bytes,
                               .kv_bytes = e->kv.n_pages * e->kv.page_bytes,
-                              .scratch_bytes = e->forward.scratch_bytes,
-                              .position_bytes = e->forward.position_bytes,
+                              .scratch_bytes =
+                                  e->forward.scratch_bytes + own_scratch(&e->model->h, &e->options),
+                              .position_bytes = e->forward.position_bytes + own_angles(e->model),
                               .kv_bytes_per_token = pages * e->kv.page_bytes / e->options.n_ctx,
                               .tokens = e->tokens,
                               .position_done = e->position_done,
@@ -169,7 +187,7 @@ zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options,
     *out = NULL;
     zp_mode mode;
     ZP_TRY(resolve_mode(e, options ? options->mode : ZP_MODE_FULL, &mode, err));
-    struct zp_seq *s = mem_zalloc(MEM_KV, sizeof *s);
+    struct zp_seq *s = mem_zalloc(MEM_META, sizeof *s);
     ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for a sequence");
     s->engine = e;
     s->mode = mode;

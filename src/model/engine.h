@@ -10,7 +10,7 @@ struct zp_engine {
     const struct zp_model *model;
     zp_engine_options options; /* resolved: no zeros left */
     struct position position;  /* the model's, angles fixed for n_ctx */
-    double *angles;            /* (n_pair) */
+    double *angles;            /* (n_pair) of a dynamic scaling, or NULL */
     struct kern_table kern;
     struct pool *pool;
     struct weights weights;

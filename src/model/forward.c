@@ -5,7 +5,10 @@
  * a barrier.
  * F1 a row's bits depend on its own tokens only (I1): no reduction crosses rows, none depends on a
  *    split.
- * F2 no allocation after forward_open (I5). */
+ * F2 no allocation after forward_open (I5).
+ * F3 logits of a quantised output matrix take activations in two int8 parts (15 bits): a quarter
+ *    of the default path's KL came from there, and reading the weights, which is what decode waits
+ *    for, is not doubled. */
 #include "model/forward.h"
 
 #include "model/attend.h"
@@ -38,6 +41,22 @@ static zp_status take_act(struct forward *f, struct kern_act *a, const float *f3
     }
     a->n_in = a->f32_stride = n_in;
     a->f32 = f32;
+    return ZP_OK;
+}
+
+/* Room for logits with 15-bit activations (F3). */
+static zp_status take_pairs(struct forward *f, zp_err *err)
+{
+    size_t rows = 2 * (size_t)f->micro_batch, d = f->h->d_model;
+    void *memory;
+    if (f->exact) return ZP_OK;
+    ZP_TRY(take(f, &f->pairs, rows * d, sizeof(float), MEM_SCRATCH, err));
+    ZP_TRY(take(f, &f->pair_tiles, pool_threads(f->pool) * rows, PAIR_TILE * sizeof(float),
+                MEM_SCRATCH, err));
+    ZP_TRY(take(f, &memory, 1, kern_act_bytes(rows, d), MEM_SCRATCH, err));
+    kern_act_place(&f->act_pairs, memory, rows, d);
+    f->act_pairs.f32 = f->pairs;
+    f->act_pairs.f32_stride = d;
     return ZP_OK;
 }
 
@@ -88,6 +107,7 @@ static zp_status fill(struct forward *f, zp_err *err)
     ZP_TRY(take_act(f, &f->act_model, f->normed, h->d_model, err));
     ZP_TRY(take_act(f, &f->act_heads, f->heads, nq, err));
     ZP_TRY(take_act(f, &f->act_ff, f->gate, h->d_ff, err));
+    ZP_TRY(take_pairs(f, err));
     ZP_TRY(take_bias_tables(f, err));
     return attend_open(f, err);
 }
@@ -119,8 +139,10 @@ void forward_plan(const struct hparams *h, const struct position *p, uint32_t mi
     *scratch = m * (2ull * h->d_model + 2 * nq + 2 * nkv + 2ull * h->d_ff + wide) * 4 + m * 8;
     if (!exact)
         *scratch += kern_act_bytes(micro_batch, h->d_model) + kern_act_bytes(micro_batch, nq) +
-                    kern_act_bytes(micro_batch, h->d_ff);
-    *scratch += attend_plan(h, n_ctx, n_threads);
+                    kern_act_bytes(micro_batch, h->d_ff) +
+                    kern_act_bytes(2 * (size_t)micro_batch, h->d_model) +
+                    2 * m * (h->d_model + (uint64_t)n_threads * PAIR_TILE) * sizeof(float);
+    *scratch += attend_plan(h, micro_batch, n_ctx, n_threads);
     *position = 0;
     for (uint32_t set = 0; set < 2; set++)
         if (position_uses_set(p, set)) *position += m * p->n_pair * 8;
@@ -388,22 +410,60 @@ struct logits_job {
     float *logits;
 };
 
+/* Row t of the output matrix's input as two rows: int8, and int8 of what that left over. */
+static void split_row(struct forward *f, size_t t)
+{
+    struct kern_act *a = &f->act_pairs;
+    size_t d = f->h->d_model, groups = a->stride / 32;
+    const float *x = f->pairs + 2 * t * d, *scale = a->scale + 2 * t * groups;
+    const int8_t *q = a->q + 2 * t * a->stride;
+    float *rest = f->pairs + (2 * t + 1) * d;
+    f->kern->act_quantize(a, 2 * t, 2 * t + 1);
+    for (size_t i = 0; i < d; i++) rest[i] = x[i] - scale[i / 32] * (float)q[i];
+    f->kern->act_quantize(a, 2 * t + 1, 2 * t + 2);
+}
+
+/* This worker's part of n rows of logits: both rows of a pair pass over the same weights in one
+ * call, a panel at a time. */
+static void multiply_pairs(const struct worker *w, size_t n, float *logits)
+{
+    const struct kern_mat *m = &w->f->weights->output;
+    float *tile = w->f->pair_tiles + (size_t)w->thread * 2 * w->f->micro_batch * PAIR_TILE;
+    size_t begin, end;
+    pool_share(m->n_out, PAIR_TILE, w->thread, w->n, &begin, &end);
+    for (size_t r = begin; r < end; r += PAIR_TILE) {
+        struct kern_mat part = *m;
+        part.data += r / PACK_ROWS * m->row_group_bytes;
+        part.n_out = end - r < PAIR_TILE ? end - r : PAIR_TILE;
+        gemm_of(w->f->kern, m)(&part, 0, part.n_out, &w->f->act_pairs, 2 * n, tile, PAIR_TILE);
+        for (size_t t = 0; t < n; t++)
+            for (size_t i = 0; i < part.n_out; i++)
+                logits[t * m->n_out + r + i] =
+                    tile[2 * t * PAIR_TILE + i] + tile[(2 * t + 1) * PAIR_TILE + i];
+    }
+}
+
 static void logits_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct logits_job *job = arg;
     struct forward *f = job->f;
     struct worker w = { f, thread, n_threads };
-    size_t t0, t1, d = f->h->d_model, rows = f->weights->output.n_out;
+    const struct kern_mat *m = &f->weights->output;
+    bool pairs = m->form == KERN_Q8 || m->form == KERN_Q4;
+    size_t t0, t1, d = f->h->d_model;
     pool_share(job->n, 1, thread, n_threads, &t0, &t1);
-    for (size_t t = t0; t < t1; t++)
-        f->kern->rmsnorm(job->x + t * d, f->weights->output_norm, f->h->norm_eps, d,
-                         f->normed + t * d);
-    set_input(&w, &f->act_model, t0, t1);
+    for (size_t t = t0; t < t1; t++) {
+        float *row = pairs ? f->pairs + 2 * t * d : f->normed + t * d;
+        f->kern->rmsnorm(job->x + t * d, f->weights->output_norm, f->h->norm_eps, d, row);
+        if (pairs) split_row(f, t);
+    }
+    if (!pairs) set_input(&w, &f->act_model, t0, t1);
     wait_all(&w);
-    multiply(&w, &f->weights->output, &f->act_model, job->n, job->logits);
+    if (pairs) multiply_pairs(&w, job->n, job->logits);
+    else multiply(&w, m, &f->act_model, job->n, job->logits);
     if (f->h->logit_scale == 1.0f) return;
     wait_all(&w);
-    for (size_t i = t0 * rows; i < t1 * rows; i++) job->logits[i] *= f->h->logit_scale;
+    for (size_t i = t0 * m->n_out; i < t1 * m->n_out; i++) job->logits[i] *= f->h->logit_scale;
 }
 
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits)

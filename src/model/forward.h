@@ -27,6 +27,8 @@ struct forward_hooks {
                      const float *heads); /* (n_tok, n_head, d_head) before W_o */
 };
 
+enum { PAIR_TILE = 64 }; /* rows of the output matrix computed at a time */
+
 /* Scratch and tables of the layer program, sized once for micro_batch tokens. */
 struct forward {
     const struct hparams *h;
@@ -46,7 +48,9 @@ struct forward {
     float *x, *normed, *q, *k, *v, *heads, *gate, *up, *sum; /* (micro_batch, width) */
     float *cs[2];                                            /* (micro_batch, n_pair, 2) or NULL */
     struct kern_act act_model, act_heads, act_ff;
-    float **bias; /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
+    float *pairs, *pair_tiles; /* (2 micro_batch, d_model); (n_threads, 2 micro_batch, 64) */
+    struct kern_act act_pairs; /* rows 2 t, 2 t + 1: the parts of row t; not in exact engines */
+    float **bias;              /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
     struct attend *attend;
     void *blocks[24];
     uint32_t n_blocks;

@@ -2,7 +2,7 @@
  * Owns: page memory, reference counts, page tables. Does not know: tokens, requests, threads.
  * Threads: the engine's caller only.
  * K1 a page is written only while its refcount is 1.  K2 a page is free iff its refcount is 0.
- * K3 bytes == pages * page_bytes; nothing is allocated after kvcache_open and kv_table_open. */
+ * K3 bytes of tag kv == pages * page_bytes (tables: tag meta); nothing is allocated after kvcache_open and kv_table_open. */
 #include "model/kvcache.h"
 
 #include <assert.h>
@@ -59,8 +59,8 @@ zp_status kvcache_open(struct kvcache *c, const struct position *p, size_t eleme
     ZP_FAIL_IF(c->n_pages > UINT32_MAX, err, ZP_BAD_INPUT, "KV budget of %llu bytes is too large",
                (unsigned long long)budget);
     c->memory = mem_alloc_huge(MEM_KV, c->n_pages * c->page_bytes);
-    c->free_list = mem_array(MEM_KV, c->n_pages, sizeof *c->free_list);
-    c->refs = mem_zalloc(MEM_KV, c->n_pages * sizeof *c->refs);
+    c->free_list = mem_array(MEM_META, c->n_pages, sizeof *c->free_list);
+    c->refs = mem_zalloc(MEM_META, c->n_pages * sizeof *c->refs);
     if (!c->memory || !c->free_list || !c->refs) {
         unsigned long long bytes = (unsigned long long)(c->n_pages * c->page_bytes);
         kvcache_free(c);
@@ -119,8 +119,8 @@ zp_status kv_table_open(struct kv_table *t, const struct kvcache *c, uint32_t n_
     memset(t, 0, sizeof *t);
     t->n_tiles = (n_ctx + KERN_TILE - 1) / KERN_TILE;
     size_t n = (size_t)t->n_tiles * c->n_heads;
-    t->k = mem_zalloc(MEM_KV, n * sizeof *t->k);
-    t->v = mem_zalloc(MEM_KV, n * sizeof *t->v);
+    t->k = mem_zalloc(MEM_META, n * sizeof *t->k);
+    t->v = mem_zalloc(MEM_META, n * sizeof *t->v);
     if (t->k && t->v) return ZP_OK;
     mem_free(t->k);
     mem_free(t->v);

@@ -1,6 +1,6 @@
 /* weights.c: binds names to tensors, checks each shape and value, packs matrices into kernel
  * layout.
- * Owns: packed memory, gains, biases. Does not know: sequences, caches.
+ * Owns: packed memory: matrices, then gains and biases. Does not know: sequences, caches.
  * W1 every matrix has the shape the hyper-parameters imply.  W2 no NaN or infinity gets past
  *    loading.
  * W3 rows of q and k (weights, biases, gains) stand in slot order: open pairs first, pair s in rows
@@ -8,8 +8,10 @@
  * W4 planned bytes = packed bytes. */
 #include "model/weights.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,14 +95,140 @@ static size_t job_count(const struct hparams *h)
     return (size_t)h->n_layer * W_MAT_COUNT + 1;
 }
 
-static zp_status place(struct weights *w, const struct hparams *h, struct packing **jobs,
-                       zp_err *err)
+/* work: gone once the weights are packed. */
+static zp_status place(struct weights *w, const struct hparams *h, struct arena *work,
+                       struct packing **jobs, zp_err *err)
 {
     memset(w, 0, sizeof *w);
-    w->arena.tag = MEM_WEIGHTS;
     w->layers = arena_array(&w->arena, h->n_layer, sizeof *w->layers);
-    *jobs = arena_array(&w->arena, job_count(h), sizeof **jobs);
+    *jobs = arena_array(work, job_count(h), sizeof **jobs);
     ZP_FAIL_IF(!w->layers || !*jobs, err, ZP_NO_MEMORY, "not enough memory for the weight table");
+    return ZP_OK;
+}
+
+/* ---- gains and biases ------------------------------------------------------------------------ */
+
+struct vector_row {
+    const char *suffix;
+    uint32_t n;
+    bool required;
+    uint32_t n_heads; /* > 0: d_head values a head, put into slot order */
+    bool may_share;   /* the file may hold one head's values for all */
+    size_t field;     /* in struct layer_weights */
+};
+
+#define FIELD(name) offsetof(struct layer_weights, name)
+enum { VECTOR_ROWS = 10 };
+
+static void vector_rows(const struct hparams *h, struct vector_row out[VECTOR_ROWS])
+{
+    uint32_t nq = h->n_head * h->d_head, nkv = h->n_kv * h->d_head;
+    bool post = h->arch->post_norms, bias = h->arch->qkv_bias, qk = h->arch->qk_norm;
+    const struct vector_row rows[VECTOR_ROWS] = {
+        { "attn_norm.weight", h->d_model, true, 0, false, FIELD(attn_norm) },
+        { "ffn_norm.weight", h->d_model, true, 0, false, FIELD(ffn_norm) },
+        { "post_attention_norm.weight", h->d_model, post, 0, false, FIELD(post_attn_norm) },
+        { "post_ffw_norm.weight", h->d_model, post, 0, false, FIELD(post_ffn_norm) },
+        { "attn_q.bias", nq, bias, h->n_head, false, FIELD(q_bias) },
+        { "attn_k.bias", nkv, bias, h->n_kv, false, FIELD(k_bias) },
+        { "attn_v.bias", nkv, bias, 0, false, FIELD(v_bias) },
+        { "attn_output.bias", h->d_model, false, 0, false, FIELD(o_bias) },
+        { "attn_q_norm.weight", nq, qk, h->n_head, true, FIELD(q_norm) },
+        { "attn_k_norm.weight", nkv, qk, h->n_kv, true, FIELD(k_norm) },
+    };
+    memcpy(out, rows, sizeof rows);
+}
+
+static size_t vector_bytes(size_t n)
+{
+    return (n * sizeof(float) + 63) / 64 * 64;
+}
+
+/* Bytes of all gains and biases that the file holds. */
+static size_t plan_vectors(const struct gguf *g, const struct hparams *h)
+{
+    struct vector_row rows[VECTOR_ROWS];
+    size_t bytes = vector_bytes(h->d_model); /* output_norm */
+    vector_rows(h, rows);
+    for (uint32_t l = 0; l < h->n_layer; l++)
+        for (size_t i = 0; i < VECTOR_ROWS; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.%u.%s", l, rows[i].suffix);
+            if (gguf_find_tensor(g, name)) bytes += vector_bytes(rows[i].n);
+        }
+    return bytes;
+}
+
+/* Reorders n_heads blocks of d_head values by the heads' row maps (W3). shared: the first block
+ * stands for all. */
+static void to_slot_order(float *values, const struct hparams *h, const struct position *p,
+                          uint32_t layer, uint32_t n_heads, bool shared)
+{
+    uint32_t map[1024], group = n_heads / h->n_kv;
+    float old[1024];
+    for (uint32_t i = 0; i < n_heads; i++) {
+        float *block = values + (size_t)i * h->d_head;
+        if (i == 0 || !shared) memcpy(old, block, h->d_head * sizeof *old);
+        position_row_map(p, h, layer, i / group, map);
+        for (uint32_t c = 0; c < h->d_head; c++) block[c] = old[map[c]];
+    }
+}
+
+/* Takes the next place of the packed memory for row->n values; *values NULL where the file has no
+ * such tensor. */
+static zp_status load_vector(struct weights *w, const struct gguf *g, const char *name,
+                             const struct vector_row *row, uint32_t d_head, float **values,
+                             bool *shared, zp_err *err)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(g, name);
+    *values = NULL;
+    if (!t && !row->required) return ZP_OK;
+    if (!t) ZP_TRY(gguf_get_tensor(g, name, &t, err));
+    uint64_t have = t->ne[0] * gguf_tensor_rows(t);
+    *shared = row->may_share && have == d_head && row->n != d_head;
+    ZP_FAIL_IF(have != row->n && !*shared, err, ZP_BAD_FILE,
+               "tensor %s has %llu values; expected %u", name, (unsigned long long)have, row->n);
+    const struct quant_traits *traits = quant_traits_find(t->type);
+    ZP_FAIL_IF(!traits || have % traits->block != 0, err, ZP_BAD_FILE,
+               "tensor %s has a type that does not fit", name);
+    *values = (float *)(void *)(w->packed + w->vectors_at);
+    w->vectors_at += vector_bytes(row->n);
+    assert(w->vectors_at <= w->packed_bytes); /* W4 */
+    quant_dequantize_row(traits, t->data, *values, (size_t)have);
+    for (uint64_t i = 0; i < have; i++)
+        ZP_FAIL_IF(!isfinite((*values)[i]), err, ZP_BAD_FILE,
+                   "tensor %s holds %g at %llu: the file is damaged", name, (double)(*values)[i],
+                   (unsigned long long)i);
+    return ZP_OK;
+}
+
+static zp_status load_layer_vectors(struct weights *w, const struct gguf *g,
+                                    const struct hparams *h, const struct position *p, uint32_t l,
+                                    zp_err *err)
+{
+    struct vector_row rows[VECTOR_ROWS];
+    vector_rows(h, rows);
+    for (size_t i = 0; i < VECTOR_ROWS; i++) {
+        char name[64];
+        float *values;
+        bool shared = false;
+        snprintf(name, sizeof name, "blk.%u.%s", l, rows[i].suffix);
+        ZP_TRY(load_vector(w, g, name, &rows[i], h->d_head, &values, &shared, err));
+        if (values && rows[i].n_heads) to_slot_order(values, h, p, l, rows[i].n_heads, shared);
+        memcpy((uint8_t *)&w->layers[l] + rows[i].field, &values, sizeof values);
+    }
+    return ZP_OK;
+}
+
+static zp_status load_vectors(struct weights *w, const struct gguf *g, const struct hparams *h,
+                              const struct position *p, zp_err *err)
+{
+    const struct vector_row norm = { "output_norm.weight", h->d_model, true, 0, false, 0 };
+    float *values;
+    bool shared;
+    ZP_TRY(load_vector(w, g, norm.suffix, &norm, h->d_head, &values, &shared, err));
+    w->output_norm = values;
+    for (uint32_t l = 0; l < h->n_layer; l++) ZP_TRY(load_layer_vectors(w, g, h, p, l, err));
     return ZP_OK;
 }
 
@@ -108,105 +236,15 @@ zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact
                        zp_err *err)
 {
     struct weights w;
+    struct arena work = { .tag = MEM_META };
     struct packing *jobs;
     size_t size = 0;
-    zp_status status = place(&w, h, &jobs, err);
+    zp_status status = place(&w, h, &work, &jobs, err);
     if (status == ZP_OK) status = plan_all(&w, g, h, exact, jobs, &size, err);
-    *bytes = size;
+    *bytes = size + plan_vectors(g, h);
     arena_free(&w.arena);
+    arena_free(&work);
     return status;
-}
-
-/* ---- gains and biases ------------------------------------------------------------------------ */
-
-static zp_status load_vector(struct weights *w, const struct gguf *g, const char *name, uint64_t n,
-                             bool required, const float **out, zp_err *err)
-{
-    *out = NULL;
-    const struct gguf_tensor *t = gguf_find_tensor(g, name);
-    if (!t && !required) return ZP_OK;
-    if (!t) ZP_TRY(gguf_get_tensor(g, name, &t, err));
-    uint64_t have = t->ne[0] * gguf_tensor_rows(t);
-    ZP_FAIL_IF(have != n, err, ZP_BAD_FILE, "tensor %s has %llu values; expected %llu", name,
-               (unsigned long long)have, (unsigned long long)n);
-    float *values = arena_array(&w->arena, n, sizeof *values);
-    ZP_FAIL_IF(!values, err, ZP_NO_MEMORY, "not enough memory for tensor %s", name);
-    const struct quant_traits *traits = quant_traits_find(t->type);
-    ZP_FAIL_IF(!traits || n % traits->block != 0, err, ZP_BAD_FILE,
-               "tensor %s has a type that does not fit", name);
-    quant_dequantize_row(traits, t->data, values, n);
-    for (uint64_t i = 0; i < n; i++)
-        ZP_FAIL_IF(!isfinite(values[i]), err, ZP_BAD_FILE,
-                   "tensor %s holds %g at %llu: the file is damaged", name, (double)values[i],
-                   (unsigned long long)i);
-    *out = values;
-    return ZP_OK;
-}
-
-/* Reorders n_heads blocks of d_head values by the heads' row maps (W3). per_head: one source block
- * a head. */
-static zp_status to_slot_order(struct weights *w, const struct hparams *h, const struct position *p,
-                               uint32_t layer, uint32_t n_heads, bool shared, const float **vector,
-                               zp_err *err)
-{
-    if (!*vector) return ZP_OK;
-    float *out = arena_array(&w->arena, (size_t)n_heads * h->d_head, sizeof *out);
-    ZP_FAIL_IF(!out, err, ZP_NO_MEMORY, "not enough memory for a bias or gain of layer %u", layer);
-    uint32_t map[1024], group = n_heads / h->n_kv;
-    for (uint32_t i = 0; i < n_heads; i++) {
-        position_row_map(p, h, layer, i / group, map);
-        for (uint32_t c = 0; c < h->d_head; c++)
-            out[(size_t)i * h->d_head + c] =
-                (*vector)[(shared ? 0 : (size_t)i * h->d_head) + map[c]];
-    }
-    *vector = out;
-    return ZP_OK;
-}
-
-static zp_status load_head_norm(struct weights *w, const struct gguf *g, const struct hparams *h,
-                                const struct position *p, uint32_t layer, const char *suffix,
-                                uint32_t n_heads, const float **out, zp_err *err)
-{
-    char name[64];
-    snprintf(name, sizeof name, "blk.%u.%s.weight", layer, suffix);
-    const struct gguf_tensor *t = gguf_find_tensor(g, name);
-    bool shared = t && gguf_tensor_rows(t) == 1 && t->ne[0] == h->d_head;
-    uint64_t n = shared ? h->d_head : (uint64_t)n_heads * h->d_head;
-    ZP_TRY(load_vector(w, g, name, n, h->arch->qk_norm, out, err));
-    return to_slot_order(w, h, p, layer, n_heads, shared, out, err);
-}
-
-static zp_status load_layer_vectors(struct weights *w, const struct gguf *g,
-                                    const struct hparams *h, const struct position *p, uint32_t l,
-                                    zp_err *err)
-{
-    struct layer_weights *lw = &w->layers[l];
-    uint32_t nq = h->n_head * h->d_head, nkv = h->n_kv * h->d_head;
-    bool post = h->arch->post_norms, bias = h->arch->qkv_bias;
-    const struct {
-        const char *suffix;
-        uint32_t n;
-        bool required;
-        const float **out;
-    } vectors[] = {
-        { "attn_norm.weight", h->d_model, true, &lw->attn_norm },
-        { "ffn_norm.weight", h->d_model, true, &lw->ffn_norm },
-        { "post_attention_norm.weight", h->d_model, post, &lw->post_attn_norm },
-        { "post_ffw_norm.weight", h->d_model, post, &lw->post_ffn_norm },
-        { "attn_q.bias", nq, bias, &lw->q_bias },
-        { "attn_k.bias", nkv, bias, &lw->k_bias },
-        { "attn_v.bias", nkv, bias, &lw->v_bias },
-        { "attn_output.bias", h->d_model, false, &lw->o_bias },
-    };
-    for (size_t i = 0; i < ZP_COUNT(vectors); i++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%u.%s", l, vectors[i].suffix);
-        ZP_TRY(load_vector(w, g, name, vectors[i].n, vectors[i].required, vectors[i].out, err));
-    }
-    ZP_TRY(to_slot_order(w, h, p, l, h->n_head, false, &lw->q_bias, err));
-    ZP_TRY(to_slot_order(w, h, p, l, h->n_kv, false, &lw->k_bias, err));
-    ZP_TRY(load_head_norm(w, g, h, p, l, "attn_q_norm", h->n_head, &lw->q_norm, err));
-    return load_head_norm(w, g, h, p, l, "attn_k_norm", h->n_kv, &lw->k_norm, err);
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -249,13 +287,13 @@ static void pack_worker(void *arg, uint32_t thread, uint32_t n_threads)
 
 /* Row maps of q and k of every layer (W3); NULL where the file's order already is the slot
  * order. */
-static zp_status map_rows(struct weights *w, const struct hparams *h, const struct position *p,
+static zp_status map_rows(const struct hparams *h, const struct position *p, struct arena *work,
                           struct packing *jobs, zp_err *err)
 {
     for (uint32_t l = 0; l < h->n_layer && !p->reordered; l++)
         for (int m = W_Q; m <= W_K; m++) {
             uint32_t n_heads = m == W_Q ? h->n_head : h->n_kv, map[1024];
-            uint32_t *rows = arena_array(&w->arena, (size_t)n_heads * h->d_head, sizeof *rows);
+            uint32_t *rows = arena_array(work, (size_t)n_heads * h->d_head, sizeof *rows);
             ZP_FAIL_IF(!rows, err, ZP_NO_MEMORY, "not enough memory for the row order of layer %u",
                        l);
             for (uint32_t i = 0; i < n_heads; i++) {
@@ -268,8 +306,8 @@ static zp_status map_rows(struct weights *w, const struct hparams *h, const stru
     return ZP_OK;
 }
 
-static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, struct pool *pool,
-                      zp_err *err)
+static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, struct arena *work,
+                      struct pool *pool, zp_err *err)
 {
     struct pack_all all = { .jobs = jobs,
                             .n_jobs = n_jobs,
@@ -281,7 +319,7 @@ static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, st
         size_t s = kern_mat_pack_scratch(jobs[i].mat);
         scratch = s > scratch ? s : scratch;
     }
-    all.scratch = arena_array(&w->arena, n, sizeof *all.scratch);
+    all.scratch = arena_array(work, n, sizeof *all.scratch);
     ZP_FAIL_IF(!all.scratch, err, ZP_NO_MEMORY, "not enough memory to pack the weights");
     zp_status status = ZP_OK;
     for (uint32_t i = 0; i < n && status == ZP_OK; i++)
@@ -328,25 +366,29 @@ static zp_status refuse_unknown(const struct gguf *g, zp_err *err)
 }
 
 static zp_status fill(struct weights *w, const struct gguf *g, const struct hparams *h,
-                      const struct position *p, bool exact, struct pool *pool, zp_err *err)
+                      const struct position *p, bool exact, struct arena *work, struct pool *pool,
+                      zp_err *err)
 {
     struct packing *jobs;
     ZP_TRY(refuse_unknown(g, err));
-    ZP_TRY(place(w, h, &jobs, err));
-    ZP_TRY(plan_all(w, g, h, exact, jobs, &w->packed_bytes, err));
-    ZP_TRY(load_vector(w, g, "output_norm.weight", h->d_model, true, &w->output_norm, err));
-    for (uint32_t l = 0; l < h->n_layer; l++) ZP_TRY(load_layer_vectors(w, g, h, p, l, err));
-    ZP_TRY(map_rows(w, h, p, jobs, err));
+    ZP_TRY(place(w, h, work, &jobs, err));
+    ZP_TRY(plan_all(w, g, h, exact, jobs, &w->vectors_at, err));
+    w->packed_bytes = w->vectors_at + plan_vectors(g, h);
+    ZP_TRY(map_rows(h, p, work, jobs, err));
     w->packed = mem_alloc_huge(MEM_WEIGHTS, w->packed_bytes);
     ZP_FAIL_IF(!w->packed, err, ZP_NO_MEMORY, "not enough memory for %zu bytes of weights",
                w->packed_bytes);
-    return pack(w, jobs, job_count(h), pool, err);
+    ZP_TRY(load_vectors(w, g, h, p, err));
+    return pack(w, jobs, job_count(h), work, pool, err);
 }
 
 zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h,
                        const struct position *p, bool exact, struct pool *pool, zp_err *err)
 {
-    zp_status status = fill(w, g, h, p, exact, pool, err);
+    struct arena work = { .tag = MEM_META };
+    memset(w, 0, sizeof *w);
+    zp_status status = fill(w, g, h, p, exact, &work, pool, err);
+    arena_free(&work);
     if (status != ZP_OK) weights_free(w);
     return status;
 }

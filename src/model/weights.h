@@ -23,14 +23,14 @@ struct weights {
     const float *output_norm;            /* (d_model) */
     const struct gguf_tensor *embedding; /* rows are read from the file's mapping */
     bool tied;
-    uint8_t *packed; /* all packed matrices, huge pages */
-    size_t packed_bytes;
-    struct arena arena; /* gains, biases */
+    uint8_t *packed;                 /* all packed matrices, then gains and biases; huge pages */
+    size_t packed_bytes, vectors_at; /* vectors_at: where the next gain goes while loading */
+    struct arena arena;              /* the layer table */
 };
 
 /* Name of a matrix in layer l: "blk.3.attn_q.weight". out: >= 64 bytes. */
 char *weights_tensor_name(enum weights_mat mat, uint32_t layer, char *out);
-/* Bytes that weights_open will pack (for plans). */
+/* Bytes of `packed` (for plans). */
 zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact, uint64_t *bytes,
                        zp_err *err);
 zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h,

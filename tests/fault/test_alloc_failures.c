@@ -1,0 +1,267 @@
+/* test_alloc_failures.c: every public call of model and engine when allocation number n fails, for
+ * all n: the status is ZP_NO_MEMORY, no byte stays behind, and the same call works afterwards. */
+#include "golden.h"
+
+#include <zerope/eval.h>
+
+#include "base/mem.h"
+#include "model/engine.h"
+
+enum { MOST = 20000 };
+
+/* What the calls work on; each case uses what it needs. */
+struct fixture {
+    const char *path;
+    bool may_do_without; /* compiled expressions are a convenience: matching works without */
+    zp_model *m;
+    zp_engine *e;
+    zp_seq *s;
+    int32_t ids[40];
+    float *logits;
+};
+typedef zp_status (*call_fn)(struct fixture *f, zp_err *why);
+
+static uint64_t live_bytes(void)
+{
+    struct mem_stats s;
+    uint64_t total = 0;
+    mem_stats_read(&s);
+    for (int t = 0; t < MEM_TAG_COUNT; t++) total += s.live[t];
+    return total;
+}
+
+/* for_ever: every allocation from number n on fails, as when memory has really run out. */
+static size_t fail_each(struct fixture *f, const char *what, call_fn call, bool for_ever)
+{
+    for (uint64_t n = 1; n < MOST; n++) {
+        zp_err why = { 0 };
+        uint64_t before = live_bytes(), length = f->s ? zp_seq_length(f->s) : 0;
+        mem_fail_at(n, for_ever);
+        zp_status status = call(f, &why);
+        uint64_t failed = mem_fail_count();
+        mem_fail_at(0, false);
+        if (live_bytes() != before)
+            fail_msg("%s, allocation %llu: %lld bytes stay behind", what, (unsigned long long)n,
+                     (long long)(live_bytes() - before));
+        if (failed == 0) {
+            if (status != ZP_OK) fail_msg("%s: %s", what, why.message);
+            return (size_t)n - 1;
+        }
+        if (status == ZP_OK && f->may_do_without) continue;
+        if (status != ZP_NO_MEMORY)
+            fail_msg("%s, allocation %llu: %s: %s", what, (unsigned long long)n,
+                     zp_status_name(status), why.message);
+        assert_int_equal(why.code, ZP_NO_MEMORY);
+        assert_true(why.message[0] != '\0');
+        if (f->s && zp_seq_length(f->s) != length)
+            GOLDEN_OK(zp_seq_truncate(f->s, (uint32_t)length, err));
+    }
+    fail_msg("%s: still allocating after %d", what, MOST);
+    return 0;
+}
+
+static void check_call(struct fixture *f, const char *what, call_fn call, size_t least)
+{
+    size_t n = fail_each(f, what, call, false), again = fail_each(f, what, call, true);
+    printf("  %-28s %zu allocations\n", what, n);
+    assert_int_equal(n, again);
+    assert_true(n >= least);
+}
+
+/* ---- the calls -------------------------------------------------------------------------------- */
+
+static zp_status call_model(struct fixture *f, zp_err *why)
+{
+    zp_model *m = NULL;
+    zp_status status = zp_model_open(&m, f->path, NULL, why);
+    if (status != ZP_OK) assert_null(m);
+    else assert_non_null(m->tokenizer);
+    zp_model_close(m);
+    return status;
+}
+
+static zp_status call_engine(struct fixture *f, zp_err *why)
+{
+    zp_engine *e = NULL;
+    zp_engine_options o = { .n_ctx = 200, .n_threads = 2 };
+    zp_status status = zp_engine_open(&e, f->m, &o, why);
+    if (status != ZP_OK) assert_null(e);
+    zp_engine_close(e);
+    return status;
+}
+
+static zp_status call_exact_engine(struct fixture *f, zp_err *why)
+{
+    zp_engine *e = NULL;
+    zp_engine_options o = { .n_ctx = 200, .n_threads = 2, .exact = true };
+    zp_status status = zp_engine_open(&e, f->m, &o, why);
+    zp_engine_close(e);
+    return status;
+}
+
+static zp_status call_seq(struct fixture *f, zp_err *why)
+{
+    zp_seq *s = NULL;
+    zp_status status = zp_seq_open(&s, f->e, NULL, why);
+    if (status != ZP_OK) assert_null(s);
+    zp_seq_close(s);
+    return status;
+}
+
+static zp_status call_fork(struct fixture *f, zp_err *why)
+{
+    zp_seq *s = NULL;
+    zp_status status = zp_seq_fork(&s, f->s, zp_seq_length(f->s), why);
+    if (status != ZP_OK) assert_null(s);
+    zp_seq_close(s);
+    return status;
+}
+
+static zp_status call_run(struct fixture *f, zp_err *why)
+{
+    zp_item item = { f->s, f->ids, 1, ZP_WANT_LAST };
+    return zp_engine_run(f->e, &item, 1, f->logits, 1, NULL, why);
+}
+
+static zp_status call_generate(struct fixture *f, zp_err *why)
+{
+    static const char *const stop[] = { "never to be seen" };
+    zp_generate_options o = { .n_predict = 6,
+                              .stop = stop,
+                              .n_stop = 1,
+                              .ignore_end = true,
+                              .sampler = {
+                                  .temperature = 1, .top_k = 20, .repeat_penalty = 1.1f } };
+    zp_generated out;
+    zp_status status = zp_generate(f->e, f->s, f->ids, 8, &o, &out, why);
+    if (status != ZP_OK) assert_true(out.ids == NULL && out.text == NULL);
+    else GOLDEN_OK(zp_seq_truncate(f->s, zp_seq_length(f->s) - 13, err));
+    zp_free(out.ids);
+    zp_free(out.text);
+    return status;
+}
+
+static zp_status give_back(zp_status status, char **json)
+{
+    if (status != ZP_OK) assert_null(*json);
+    zp_free(*json);
+    return status;
+}
+
+static zp_status call_inspect(struct fixture *f, zp_err *why)
+{
+    char *json = NULL;
+    return give_back(zp_inspect_json(f->m, 512, 2, true, &json, why), &json);
+}
+
+static zp_status call_logits(struct fixture *f, zp_err *why)
+{
+    char *json = NULL;
+    zp_logits_options o = { .top = 5, .n_predict = 3 };
+    return give_back(zp_logits_json(f->e, f->ids, 20, &o, &json, why), &json);
+}
+
+static zp_status call_features(struct fixture *f, zp_err *why)
+{
+    char *json = NULL;
+    (void)f;
+    return give_back(zp_features_json(&json, why), &json);
+}
+
+static zp_status call_tokenize(struct fixture *f, zp_err *why)
+{
+    int32_t *ids = NULL;
+    char *text = NULL;
+    size_t n = 0, size = 0;
+    zp_status status = zp_tokenize(f->m, "the hen on the rein", 19, ZP_TOKENS_BOS, &ids, &n, why);
+    if (status == ZP_OK) status = zp_detokenize(f->m, ids, n, true, &text, &size, why);
+    zp_free(ids);
+    return give_back(status, &text);
+}
+
+static zp_status call_template(struct fixture *f, zp_err *why)
+{
+    static const char *const source =
+        "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m['content'] | trim }}{% endfor %}";
+    char *text = NULL;
+    zp_status status = zp_template_render_text(
+        source, "[{\"role\": \"user\", \"content\": \" Hi \"}]", NULL, &text, why);
+    (void)f;
+    return give_back(status, &text);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------ */
+
+static void open_fixture(struct fixture *f, const char *path)
+{
+    *f = (struct fixture){ .path = path };
+    GOLDEN_OK(zp_model_open(&f->m, path, NULL, err));
+    f->e = golden_engine(f->m, (zp_engine_options){ .n_ctx = 200, .n_seq = 3, .n_threads = 2 });
+    f->logits = malloc(f->m->h.n_vocab * sizeof *f->logits);
+    assert_non_null(f->logits);
+    for (int i = 0; i < 40; i++) f->ids[i] = 3 + i;
+    GOLDEN_OK(zp_seq_open(&f->s, f->e, NULL, err));
+    zp_item item = { f->s, f->ids, 40, ZP_WANT_NONE };
+    GOLDEN_OK(zp_engine_run(f->e, &item, 1, NULL, 0, NULL, err));
+}
+
+static void close_fixture(struct fixture *f)
+{
+    zp_seq_close(f->s);
+    zp_engine_close(f->e);
+    zp_model_close(f->m);
+    free(f->logits);
+}
+
+static void check_model(const char *path)
+{
+    struct fixture f = { .path = path, .may_do_without = true };
+    printf("%s\n", path + strlen(ZP_TEST_DATA));
+    check_call(&f, "zp_model_open", call_model, 5);
+    open_fixture(&f, path);
+    zp_seq *keep = f.s;
+    f.s = NULL; /* these calls leave the sequence alone */
+    check_call(&f, "zp_engine_open", call_engine, 15);
+    check_call(&f, "zp_engine_open exact", call_exact_engine, 10);
+    check_call(&f, "zp_seq_open", call_seq, 2);
+    check_call(&f, "zp_inspect_json", call_inspect, 5);
+    check_call(&f, "zp_logits_json", call_logits, 5);
+    f.s = keep;
+    check_call(&f, "zp_seq_fork", call_fork, 2);
+    check_call(&f, "zp_engine_run", call_run, 0);
+    check_call(&f, "zp_generate", call_generate, 8);
+    close_fixture(&f);
+}
+
+static void test_gguf_with_every_position_kind(void **state)
+{
+    (void)state;
+    check_model(ZP_TEST_DATA "/arch/gguf/zerope-mixed.gguf");
+}
+
+static void test_hugging_face_folder(void **state)
+{
+    (void)state;
+    check_model(ZP_TEST_DATA "/arch/qwen3");
+}
+
+static void test_text_calls(void **state)
+{
+    struct fixture f = { 0 };
+    (void)state;
+    GOLDEN_OK(zp_model_open(&f.m, ZP_TEST_DATA "/arch/llama", NULL, err));
+    check_call(&f, "zp_tokenize, zp_detokenize", call_tokenize, 2);
+    check_call(&f, "zp_template_render_text", call_template, 3);
+    check_call(&f, "zp_features_json", call_features, 2);
+    zp_model_close(f.m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gguf_with_every_position_kind),
+        cmocka_unit_test(test_hugging_face_folder),
+        cmocka_unit_test(test_text_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

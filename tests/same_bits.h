@@ -1,0 +1,213 @@
+/* same_bits.h: the comparisons of I1 (the bits of a sequence's hidden states depend on its tokens
+ * only), for any model: micro-batches, threads, ragged batches, pieces, forks, truncation. Rows
+ * are the stream after the last layer, (n, d_model): logits are a function of one row. */
+#ifndef TESTS_SAME_BITS_H
+#define TESTS_SAME_BITS_H
+
+#include "golden.h"
+
+#include "model/engine.h"
+
+struct same_bits {
+    const zp_model *m;
+    zp_engine_options options; /* of the baseline; n_ctx holds all ids */
+    const char *name;          /* for messages */
+    int32_t *ids;              /* (n) */
+    float *x, *room;           /* (n, d_model): baseline, scratch */
+    size_t n, d;
+};
+
+static inline zp_seq *bits_seq(zp_engine *e)
+{
+    zp_seq *s = NULL;
+    GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+    return s;
+}
+
+/* Appends ids to s; x (n, d_model). */
+static inline void bits_append(zp_engine *e, zp_seq *s, const int32_t *ids, size_t n, float *x)
+{
+    zp_item item = { s, ids, n, ZP_WANT_NONE };
+    struct engine_job job = { .items = &item, .n_items = 1, .x_out = x };
+    GOLDEN_OK(engine_run(e, &job, err));
+}
+
+/* Rows of positions [from, from + n) against the baseline. */
+static inline void bits_compare(const struct same_bits *b, const float *x, size_t from, size_t n,
+                                const char *what, size_t number)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(x + i * b->d, b->x + (from + i) * b->d, b->d * sizeof *x) == 0) continue;
+        size_t k = 0;
+        while (x[i * b->d + k] == b->x[(from + i) * b->d + k]) k++;
+        fail_msg("%s, %s %zu: position %zu, channel %zu: %.9g, alone %.9g", b->name, what, number,
+                 from + i, k, (double)x[i * b->d + k], (double)b->x[(from + i) * b->d + k]);
+    }
+}
+
+static inline void bits_whole(const struct same_bits *b, zp_engine_options o, size_t n,
+                              const char *what, size_t number)
+{
+    zp_engine *e = golden_engine(b->m, o);
+    zp_seq *s = bits_seq(e);
+    bits_append(e, s, b->ids, n, b->room);
+    bits_compare(b, b->room, 0, n, what, number);
+    zp_seq_close(s);
+    zp_engine_close(e);
+}
+
+/* Takes ids over. */
+static inline void bits_open(struct same_bits *b, const zp_model *m, const char *name, int32_t *ids,
+                             size_t n, zp_engine_options options)
+{
+    zp_model_info info;
+    zp_model_describe(m, &info);
+    *b = (struct same_bits){
+        .m = m, .options = options, .name = name, .ids = ids, .n = n, .d = info.d_model
+    };
+    b->x = malloc(n * b->d * sizeof *b->x);
+    b->room = malloc(2 * n * b->d * sizeof *b->room);
+    assert_true(b->x && b->room);
+    zp_engine *e = golden_engine(m, options);
+    zp_seq *s = bits_seq(e);
+    bits_append(e, s, ids, n, b->x);
+    zp_seq_close(s);
+    zp_engine_close(e);
+}
+
+static inline void bits_free(struct same_bits *b)
+{
+    free(b->x);
+    free(b->room);
+    free(b->ids);
+}
+
+/* ---- the comparisons --------------------------------------------------------------------------
+ */
+
+static inline void bits_micro_batches(const struct same_bits *b, const uint32_t *sizes,
+                                      size_t n_sizes, size_t n)
+{
+    for (size_t i = 0; i < n_sizes; i++) {
+        zp_engine_options o = b->options;
+        o.micro_batch = sizes[i];
+        bits_whole(b, o, n, "micro-batch", sizes[i]);
+    }
+}
+
+static inline void bits_threads(const struct same_bits *b, size_t n)
+{
+    for (uint32_t t = 1; t <= 3; t++) {
+        zp_engine_options o = b->options;
+        o.n_threads = t;
+        bits_whole(b, o, n, "threads", t);
+    }
+}
+
+/* The last `singles` tokens one by one after all others at once. */
+static inline void bits_one_by_one(const struct same_bits *b, size_t singles)
+{
+    zp_engine *e = golden_engine(b->m, b->options);
+    zp_seq *s = bits_seq(e);
+    size_t first = b->n - singles;
+    bits_append(e, s, b->ids, first, b->room);
+    for (size_t i = first; i < b->n; i++) {
+        bits_append(e, s, b->ids + i, 1, b->room);
+        bits_compare(b, b->room, i, 1, "one by one at", i);
+    }
+    zp_seq_close(s);
+    zp_engine_close(e);
+}
+
+/* Sequence i of a batch is the first length(i) ids; then `steps` more tokens each, together. */
+static inline size_t bits_length(size_t i, size_t most)
+{
+    return 1 + i * 29 % most;
+}
+
+static inline void bits_batch_step(const struct same_bits *b, zp_engine *e, zp_item *items,
+                                   size_t batch, const size_t *at)
+{
+    struct engine_job job = { .items = items, .n_items = batch, .x_out = b->room };
+    GOLDEN_OK(engine_run(e, &job, err));
+    const float *x = b->room;
+    for (size_t i = 0; i < batch; i++) {
+        bits_compare(b, x, at[i], items[i].n, "batch of", batch);
+        x += items[i].n * b->d;
+    }
+}
+
+/* Batches of 1..17 sequences of mixed length, each row as when computed alone. */
+static inline void bits_batches(const struct same_bits *b, size_t most, size_t steps)
+{
+    zp_engine_options o = b->options;
+    o.n_seq = 17;
+    o.n_ctx = (uint32_t)(most + steps + 1);
+    assert_true(17 * most <= 2 * b->n && most + steps < b->n);
+    zp_engine *e = golden_engine(b->m, o);
+    for (size_t batch = 1; batch <= 17; batch++) {
+        zp_item items[17];
+        size_t at[17] = { 0 };
+        for (size_t i = 0; i < batch; i++)
+            items[i] = (zp_item){ bits_seq(e), b->ids, bits_length(i, most), ZP_WANT_NONE };
+        bits_batch_step(b, e, items, batch, at);
+        for (size_t k = 0; k < steps; k++) {
+            for (size_t i = 0; i < batch; i++) {
+                at[i] += items[i].n;
+                items[i].ids = b->ids + at[i];
+                items[i].n = 1;
+            }
+            bits_batch_step(b, e, items, batch, at);
+        }
+        for (size_t i = 0; i < batch; i++) zp_seq_close(items[i].seq);
+    }
+    zp_engine_close(e);
+}
+
+/* A fork of the first n ids goes on as the whole; its parent does too, whatever the fork wrote. */
+static inline void bits_forks(const struct same_bits *b, const size_t *points, size_t n_points,
+                              size_t more)
+{
+    zp_engine_options o = b->options;
+    o.n_seq = 3;
+    zp_engine *e = golden_engine(b->m, o);
+    for (size_t k = 0; k < n_points; k++) {
+        size_t n = points[k];
+        assert_true(n + more <= b->n);
+        zp_seq *parent = bits_seq(e), *fork = NULL, *other = NULL;
+        bits_append(e, parent, b->ids, n, b->room);
+        GOLDEN_OK(zp_seq_fork(&fork, parent, (uint32_t)n, err));
+        GOLDEN_OK(zp_seq_fork(&other, parent, (uint32_t)n, err));
+        bits_append(e, other, b->ids, more, b->room); /* writes other tokens into its copy */
+        bits_append(e, fork, b->ids + n, more, b->room);
+        bits_compare(b, b->room, n, more, "fork at", n);
+        bits_append(e, parent, b->ids + n, more, b->room);
+        bits_compare(b, b->room, n, more, "parent forked at", n);
+        zp_seq_close(parent);
+        zp_seq_close(fork);
+        zp_seq_close(other);
+    }
+    zp_engine_close(e);
+}
+
+/* Cut back to n (from `over` tokens further), then on with the same ids. */
+static inline void bits_truncate(const struct same_bits *b, const size_t *points, size_t n_points,
+                                 size_t over)
+{
+    zp_engine *e = golden_engine(b->m, b->options);
+    for (size_t k = 0; k < n_points; k++) {
+        size_t n = points[k];
+        assert_true(n + over <= b->n);
+        zp_seq *s = bits_seq(e);
+        bits_append(e, s, b->ids, n, b->room);
+        bits_append(e, s, b->ids + 1, over, b->room); /* other tokens at those positions */
+        GOLDEN_OK(zp_seq_truncate(s, (uint32_t)n, err));
+        assert_int_equal(zp_seq_length(s), n);
+        bits_append(e, s, b->ids + n, over, b->room);
+        bits_compare(b, b->room, n, over, "truncated to", n);
+        zp_seq_close(s);
+    }
+    zp_engine_close(e);
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* test_memory_plan.c: what inspect and engine_plan promise is what the counters of base/mem count,
+ * byte by byte and tag by tag; a running sequence takes no memory (I5). */
+#include "golden.h"
+
+#include "base/mem.h"
+#include "model/engine.h"
+
+static const char *const models[] = { "gguf-llama-yarn",     "gguf-granite",  "gguf-gemma3",
+                                      "gguf-qwen2",          "gguf-qwen3",    "gguf-llama-closed",
+                                      "zerope-local-scaled", "zerope-mixed",  "zerope-mlp",
+                                      "zerope-qwen3",        "zerope-partial" };
+
+static const zp_engine_options options[] = {
+    { .n_ctx = 300, .n_threads = 2 },
+    { .n_ctx = 300, .n_threads = 2, .exact = true },
+    { .n_ctx = 1500, .n_threads = 3, .n_seq = 3, .micro_batch = 33 },
+    { .n_ctx = 70, .n_threads = 1, .kv_type = ZP_KV_F32, .micro_batch = 1 },
+    { .n_ctx = 128, .n_threads = 2, .kv_bytes = 5000000 },
+};
+
+static zp_model *open_small(const char *path)
+{
+    char full[1024];
+    zp_model *m = NULL;
+    snprintf(full, sizeof full, ZP_TEST_DATA "/arch/%s", path);
+    GOLDEN_OK(zp_model_open(&m, full, NULL, err));
+    return m;
+}
+
+static void check_plan(const char *name, const zp_model *m, zp_engine_options o)
+{
+    struct mem_stats before, after;
+    struct engine_plan plan;
+    zp_engine_stats stats;
+    zp_engine_options planned = o;
+    GOLDEN_OK(engine_plan(m, &planned, &plan, err));
+    mem_stats_read(&before);
+    zp_engine *e = golden_engine(m, o);
+    mem_stats_read(&after);
+    zp_engine_describe(e, &stats);
+    const struct {
+        const char *what;
+        enum mem_tag tag;
+        uint64_t planned, told;
+    } rows[] = { { "weights", MEM_WEIGHTS, plan.weights, stats.weights_bytes },
+                 { "KV", MEM_KV, plan.kv, stats.kv_bytes },
+                 { "scratch", MEM_SCRATCH, plan.scratch, stats.scratch_bytes },
+                 { "position", MEM_POSITION, plan.position, stats.position_bytes } };
+    for (size_t i = 0; i < ZP_COUNT(rows); i++) {
+        uint64_t counted = after.live[rows[i].tag] - before.live[rows[i].tag];
+        if (counted != rows[i].planned || counted != rows[i].told)
+            fail_msg("%s, %s: %llu bytes counted, %llu planned, %llu told", name, rows[i].what,
+                     (unsigned long long)counted, (unsigned long long)rows[i].planned,
+                     (unsigned long long)rows[i].told);
+    }
+    zp_engine_close(e);
+    mem_stats_read(&after);
+    for (int t = 0; t < MEM_TAG_COUNT; t++) assert_int_equal(after.live[t], before.live[t]);
+}
+
+static void test_planned_bytes_are_counted_bytes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ZP_COUNT(models); i++) {
+        char path[256];
+        snprintf(path, sizeof path, "gguf/%s.gguf", models[i]);
+        zp_model *m = open_small(path);
+        for (size_t k = 0; k < ZP_COUNT(options); k++) check_plan(models[i], m, options[k]);
+        zp_model_close(m);
+    }
+}
+
+static void test_plan_of_a_folder(void **state)
+{
+    (void)state;
+    zp_model *m = open_small("llama");
+    for (size_t k = 0; k < ZP_COUNT(options); k++) check_plan("llama folder", m, options[k]);
+    zp_model_close(m);
+}
+
+static uint64_t member(const json_t *doc, const char *key)
+{
+    const json_t *memory = json_object_get(doc, "memory");
+    assert_true(json_is_integer(json_object_get(memory, key)));
+    return (uint64_t)json_integer_value(json_object_get(memory, key));
+}
+
+static void test_inspect_shows_the_plan(void **state)
+{
+    (void)state;
+    zp_model *m = open_small("gguf/zerope-mixed.gguf");
+    char *json = NULL;
+    zp_engine_stats stats;
+    GOLDEN_OK(zp_inspect_json(m, 1000, 2, false, &json, err));
+    json_t *doc = json_loads(json, 0, NULL);
+    assert_non_null(doc);
+    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 1000, .n_seq = 2 });
+    zp_engine_describe(e, &stats);
+    assert_int_equal(member(doc, "weights_bytes"), stats.weights_bytes);
+    assert_int_equal(member(doc, "kv_bytes"), stats.kv_bytes);
+    assert_int_equal(member(doc, "scratch_bytes"), stats.scratch_bytes);
+    assert_int_equal(member(doc, "position_bytes"), stats.position_bytes);
+    zp_engine_close(e);
+    json_decref(doc);
+    zp_free(json);
+    zp_model_close(m);
+}
+
+/* I2: a model whose pairs are all closed holds no angle. */
+static void test_closed_model_takes_no_position_memory(void **state)
+{
+    (void)state;
+    zp_model *m = open_small("gguf/gguf-granite-none.gguf");
+    struct engine_plan plan;
+    zp_engine_options o = { .n_ctx = 512 };
+    GOLDEN_OK(engine_plan(m, &o, &plan, err));
+    assert_int_equal(plan.position, 0);
+    zp_model_close(m);
+}
+
+static void test_running_takes_no_memory(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        zp_model *m = open_small(k ? "gguf/zerope-local-scaled.gguf" : "gguf/gguf-gemma3.gguf");
+        zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 900, .n_seq = 2 });
+        float *logits = malloc(2 * m->h.n_vocab * sizeof *logits);
+        int32_t ids[300];
+        zp_seq *s[2] = { NULL };
+        struct mem_stats before, after;
+        assert_non_null(logits);
+        for (int i = 0; i < 300; i++) ids[i] = i % 200;
+        for (int i = 0; i < 2; i++) GOLDEN_OK(zp_seq_open(&s[i], e, NULL, err));
+        mem_stats_read(&before);
+        for (int step = 0; step < 200; step++) { /* a prompt, then a batch of two, token by token */
+            zp_item items[2] = { { s[0], ids, step ? 1 : 300, ZP_WANT_LAST },
+                                 { s[1], ids, step ? 1 : 150, ZP_WANT_LAST } };
+            GOLDEN_OK(zp_engine_run(e, items, 2, logits, 2, NULL, err));
+        }
+        mem_stats_read(&after);
+        assert_int_equal(after.allocations, before.allocations);
+        for (int i = 0; i < 2; i++) zp_seq_close(s[i]);
+        free(logits);
+        zp_engine_close(e);
+        zp_model_close(m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_planned_bytes_are_counted_bytes),
+        cmocka_unit_test(test_plan_of_a_folder),
+        cmocka_unit_test(test_inspect_shows_the_plan),
+        cmocka_unit_test(test_closed_model_takes_no_position_memory),
+        cmocka_unit_test(test_running_takes_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,183 @@
+/* test_same_bits.c: I1, I2 and I3 on the small models of tests/data/arch, over more positions than
+ * a tile (64) and a segment (1024) hold: every position kind, windows, local heads, q/k norms.
+ * Seeds are fixed. The real models: test_same_bits_models.c. */
+#include "same_bits.h"
+
+#include "base/rng.h"
+
+enum { N = 1180, SEED = 20 };
+
+static const char *const models[] = {
+    "gguf-llama-yarn", "gguf-granite", "gguf-gemma3",    "gguf-qwen2",   "gguf-qwen3",
+    "gguf-smollm3",    "zerope-alibi", "zerope-gemma3",  "zerope-local", "zerope-local-scaled",
+    "zerope-mixed",    "zerope-mlp",   "zerope-partial", "zerope-qwen3", "zerope-t5",
+};
+
+static zp_model *open_small(const char *name)
+{
+    char path[1024];
+    zp_model *m = NULL;
+    snprintf(path, sizeof path, ZP_TEST_DATA "/arch/gguf/%s.gguf", name);
+    GOLDEN_OK(zp_model_open(&m, path, NULL, err));
+    return m;
+}
+
+static int32_t *random_ids(size_t n, uint32_t n_vocab)
+{
+    struct rng r = rng_stream(SEED, 1);
+    int32_t *ids = malloc(n * sizeof *ids);
+    assert_non_null(ids);
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)rng_below(&r, n_vocab);
+    return ids;
+}
+
+static void open_bits(struct same_bits *b, const zp_model *m, const char *name, bool exact)
+{
+    zp_engine_options o = { .n_ctx = N, .n_threads = 2, .micro_batch = 512, .exact = exact };
+    bits_open(b, m, name, random_ids(N, m->h.n_vocab), N, o);
+}
+
+static void check_small(const char *name, bool exact)
+{
+    static const uint32_t small[] = { 1, 3 }, large[] = { 7, 16, 64, 500 };
+    static const size_t points[] = { 1, 63, 64, 65, 100, 1023, 1024, 1025, 1100 };
+    struct same_bits b;
+    zp_model *m = open_small(name);
+    open_bits(&b, m, name, exact);
+    bits_micro_batches(&b, small, 2, 150);
+    bits_micro_batches(&b, large, 4, N);
+    bits_threads(&b, N);
+    bits_one_by_one(&b, 80);
+    bits_batches(&b, 90, 3);
+    bits_forks(&b, points, 9, 70);
+    bits_truncate(&b, points, 9, 70);
+    bits_free(&b);
+    zp_model_close(m);
+}
+
+static void test_default_path_gives_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ZP_COUNT(models); i++) check_small(models[i], false);
+}
+
+static void test_exact_path_gives_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ZP_COUNT(models); i += 3) check_small(models[i], true);
+}
+
+/* ---- modes, offsets, identity ----------------------------------------------------------------- */
+
+static void run_mode(zp_engine *e, zp_mode mode, uint64_t offset, const int32_t *ids, size_t n,
+                     float *x)
+{
+    zp_seq *s = NULL;
+    zp_seq_options o = { .mode = mode, .position_offset = offset };
+    GOLDEN_OK(zp_seq_open(&s, e, &o, err));
+    bits_append(e, s, ids, n, x);
+    zp_seq_close(s);
+}
+
+/* I3, and that offsets do matter where positions are used. */
+static void test_offsets_change_nothing_without_positions(void **state)
+{
+    static const uint64_t offsets[] = { 1, 1000, 1000000 };
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        const char *name = (const char *[]){ "gguf-llama-yarn", "gguf-gemma3", "gguf-qwen3" }[k];
+        zp_model *m = open_small(name);
+        zp_engine *e = golden_engine(
+            m, (zp_engine_options){ .n_ctx = 200, .n_threads = 2, .allow_unverified_mode = true });
+        size_t n = 200, bytes = n * m->h.d_model * sizeof(float);
+        int32_t *ids = random_ids(n, m->h.n_vocab);
+        float *zero = malloc(bytes), *full = malloc(bytes), *x = malloc(bytes);
+        assert_true(zero && full && x);
+        run_mode(e, ZP_MODE_ZERO, 0, ids, n, zero);
+        run_mode(e, ZP_MODE_FULL, 0, ids, n, full);
+        assert_memory_not_equal(zero, full, bytes);
+        for (size_t i = 0; i < 3; i++) {
+            run_mode(e, ZP_MODE_ZERO, offsets[i], ids, n, x);
+            assert_memory_equal(x, zero, bytes);
+            run_mode(e, ZP_MODE_FULL, offsets[i], ids, n, x);
+            assert_memory_not_equal(x, full, bytes);
+        }
+        free(zero), free(full), free(x), free(ids);
+        zp_engine_close(e);
+        zp_model_close(m);
+    }
+}
+
+static void test_modes_share_a_batch(void **state)
+{
+    (void)state;
+    zp_model *m = open_small("gguf-llama-yarn");
+    zp_engine_options o = { .n_ctx = 90, .n_seq = 4, .allow_unverified_mode = true };
+    zp_engine *e = golden_engine(m, o);
+    size_t n = 40, row = n * m->h.d_model;
+    int32_t *ids = random_ids(n, m->h.n_vocab);
+    float *alone = malloc(2 * row * sizeof *alone), *x = malloc(4 * row * sizeof *x);
+    assert_true(alone && x);
+    run_mode(e, ZP_MODE_FULL, 0, ids, n, alone);
+    run_mode(e, ZP_MODE_ZERO, 0, ids, n, alone + row);
+    zp_item items[4];
+    for (size_t i = 0; i < 4; i++) {
+        zp_seq_options so = { .mode = i % 2 ? ZP_MODE_ZERO : ZP_MODE_FULL };
+        items[i] = (zp_item){ NULL, ids, n, ZP_WANT_NONE };
+        GOLDEN_OK(zp_seq_open(&items[i].seq, e, &so, err));
+    }
+    struct engine_job job = { .items = items, .n_items = 4, .x_out = x };
+    GOLDEN_OK(engine_run(e, &job, err));
+    for (size_t i = 0; i < 4; i++)
+        assert_memory_equal(x + i * row, alone + i % 2 * row, row * sizeof *x);
+    for (size_t i = 0; i < 4; i++) zp_seq_close(items[i].seq);
+    free(alone), free(x), free(ids);
+    zp_engine_close(e);
+    zp_model_close(m);
+}
+
+/* I2: rotating closed pairs by angle 0 gives the bits of not touching them. Gates close as a scan
+ * closes them, a third of them; the zerope files come with closed pairs of their own. */
+static void test_skipping_equals_rotating_by_nothing(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < ZP_COUNT(models); k++) {
+        zp_model *m = open_small(models[k]);
+        const struct position *p = &m->position;
+        size_t n = 150, bytes = n * m->h.d_model * sizeof(float);
+        size_t n_gates = (size_t)p->n_layer * p->n_kv * p->n_pair;
+        uint8_t *gates = malloc(n_gates);
+        float *x[3];
+        int32_t *ids = random_ids(n, m->h.n_vocab);
+        struct rng r = rng_stream(SEED, 2);
+        assert_non_null(gates);
+        for (size_t i = 0; i < n_gates; i++) gates[i] = rng_below(&r, 3) != 0;
+        for (int i = 0; i < 3; i++) { /* skip, identity, all open */
+            zp_engine *e =
+                golden_engine(m, (zp_engine_options){ .n_ctx = 150, .identity_rotation = i == 1 });
+            assert_non_null(x[i] = malloc(bytes));
+            e->forward.gates = i < 2 ? gates : NULL;
+            run_mode(e, ZP_MODE_FULL, 0, ids, n, x[i]);
+            zp_engine_close(e);
+        }
+        if (memcmp(x[0], x[1], bytes) != 0) fail_msg("%s: skipped and rotated differ", models[k]);
+        bool rotates = position_uses_set(p, 0) || position_uses_set(p, 1);
+        if (rotates) assert_memory_not_equal(x[0], x[2], bytes);
+        for (int i = 0; i < 3; i++) free(x[i]);
+        free(gates), free(ids);
+        zp_model_close(m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_default_path_gives_same_bits_in_any_company),
+        cmocka_unit_test(test_exact_path_gives_same_bits_in_any_company),
+        cmocka_unit_test(test_offsets_change_nothing_without_positions),
+        cmocka_unit_test(test_modes_share_a_batch),
+        cmocka_unit_test(test_skipping_equals_rotating_by_nothing),
+    };
+    printf("seed %d\n", SEED);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
