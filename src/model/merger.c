@@ -92,7 +92,7 @@ static struct merge_candidate pop_candidate(struct merger *m)
     return top;
 }
 
-/* Each join removes a symbol and adds at most two candidates: 3n is never exceeded. */
+/* n - 1 candidates at first; each of at most n - 1 joins takes one and adds two: below 2n. */
 static zp_status reserve_long(struct merger *m, zp_err *err)
 {
     if (m->links_room < m->n) {
@@ -102,12 +102,12 @@ static zp_status reserve_long(struct merger *m, zp_err *err)
         m->links = links;
         m->links_room = m->n;
     }
-    if (m->heap_room < 3 * m->n) {
-        struct merge_candidate *heap = mem_resize(MEM_SCRATCH, m->heap, 3 * m->n * sizeof *heap);
+    if (m->heap_room < 2 * m->n) {
+        struct merge_candidate *heap = mem_resize(MEM_SCRATCH, m->heap, 2 * m->n * sizeof *heap);
         ZP_FAIL_IF(heap == NULL, err, ZP_NO_MEMORY,
                    "not enough memory to tokenize a word of %zu symbols", m->n);
         m->heap = heap;
-        m->heap_room = 3 * m->n;
+        m->heap_room = 2 * m->n;
     }
     return ZP_OK;
 }

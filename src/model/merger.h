@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include "base/status.h"
 
-/* Words longer than this (bytes) are refused: positions are 32 bits. */
-#define MERGER_MAX_WORD ((size_t)1 << 30)
+/* Words longer than this (bytes) are refused: a long word costs about 52 bytes of scratch per byte. */
+#define MERGER_MAX_WORD ((size_t)64 << 20)
 
 struct merge_symbol {
     uint32_t begin, end; /* bytes of the word */
