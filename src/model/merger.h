@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include "base/status.h"
 
-/* Words longer than this (bytes) are refused: a long word costs about 52 bytes of scratch per byte. */
+/* Words longer than this (bytes) are refused: a byte of a long word costs 52 bytes of scratch. */
 #define MERGER_MAX_WORD ((size_t)64 << 20)
 
 struct merge_symbol {
