@@ -6,9 +6,9 @@
  * F1 a row's bits depend on its own tokens only (I1): no reduction crosses rows, none depends on a
  *    split.
  * F2 no allocation after forward_open (I5).
- * F3 logits of a quantised output matrix take activations in two int8 parts (15 bits): a quarter
- *    of the default path's KL came from there, and reading the weights, which is what decode waits
- *    for, is not doubled. */
+ * F3 logits of a quantised output matrix take activations in two int8 parts (15 bits) where that is
+ *    cheap: a quarter of the default path's KL came from there, and reading the weights, which is
+ *    what decode waits for, is not doubled. */
 #include "model/forward.h"
 
 #include "model/attend.h"
@@ -44,12 +44,21 @@ static zp_status take_act(struct forward *f, struct kern_act *a, const float *f3
     return ZP_OK;
 }
 
+/* Whether the output matrix takes pairs (F3): where it is at most a third of all multiplications. In
+ * a large batch pairs cost twice the time; small models with huge vocabularies keep to int8. */
+static bool wants_pairs(const struct hparams *h, bool exact)
+{
+    uint64_t heads = 2ull * h->d_head * (h->n_head + h->n_kv), ff = 3ull * h->d_ff;
+    uint64_t layers = h->n_layer * (heads + ff) * h->d_model;
+    return !exact && (uint64_t)h->n_vocab * h->d_model <= layers / 2;
+}
+
 /* Room for logits with 15-bit activations (F3). */
 static zp_status take_pairs(struct forward *f, zp_err *err)
 {
     size_t rows = 2 * (size_t)f->micro_batch, d = f->h->d_model;
     void *memory;
-    if (f->exact) return ZP_OK;
+    if (!wants_pairs(f->h, f->exact)) return ZP_OK;
     ZP_TRY(take(f, &f->pairs, rows * d, sizeof(float), MEM_SCRATCH, err));
     ZP_TRY(take(f, &f->pair_tiles, pool_threads(f->pool) * rows, PAIR_TILE * sizeof(float),
                 MEM_SCRATCH, err));
@@ -139,8 +148,9 @@ void forward_plan(const struct hparams *h, const struct position *p, uint32_t mi
     *scratch = m * (2ull * h->d_model + 2 * nq + 2 * nkv + 2ull * h->d_ff + wide) * 4 + m * 8;
     if (!exact)
         *scratch += kern_act_bytes(micro_batch, h->d_model) + kern_act_bytes(micro_batch, nq) +
-                    kern_act_bytes(micro_batch, h->d_ff) +
-                    kern_act_bytes(2 * (size_t)micro_batch, h->d_model) +
+                    kern_act_bytes(micro_batch, h->d_ff);
+    if (wants_pairs(h, exact))
+        *scratch += kern_act_bytes(2 * (size_t)micro_batch, h->d_model) +
                     2 * m * (h->d_model + (uint64_t)n_threads * PAIR_TILE) * sizeof(float);
     *scratch += attend_plan(h, micro_batch, n_ctx, n_threads);
     *position = 0;
@@ -449,7 +459,7 @@ static void logits_worker(void *arg, uint32_t thread, uint32_t n_threads)
     struct forward *f = job->f;
     struct worker w = { f, thread, n_threads };
     const struct kern_mat *m = &f->weights->output;
-    bool pairs = m->form == KERN_Q8 || m->form == KERN_Q4;
+    bool pairs = f->pairs && (m->form == KERN_Q8 || m->form == KERN_Q4);
     size_t t0, t1, d = f->h->d_model;
     pool_share(job->n, 1, thread, n_threads, &t0, &t1);
     for (size_t t = t0; t < t1; t++) {

@@ -49,7 +49,7 @@ struct forward {
     float *cs[2];                                            /* (micro_batch, n_pair, 2) or NULL */
     struct kern_act act_model, act_heads, act_ff;
     float *pairs, *pair_tiles; /* (2 micro_batch, d_model); (n_threads, 2 micro_batch, 64) */
-    struct kern_act act_pairs; /* rows 2 t, 2 t + 1: the parts of row t; not in exact engines */
+    struct kern_act act_pairs; /* rows 2 t, 2 t + 1: the parts of row t; NULL: int8 alone */
     float **bias;              /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
     struct attend *attend;
     void *blocks[24];
