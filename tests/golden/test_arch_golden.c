@@ -97,7 +97,7 @@ static void check_model(const json_t *c, const char *path, const char *what)
     zp_model_close(m);
 }
 
-/* ---- folders: the same weights with another config.json ---------------------------------------- */
+/* ---- folders: the same weights with another config.json -------------------------------------- */
 
 static void link_into(const char *folder, const char *from, const char *name)
 {
