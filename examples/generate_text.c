@@ -1,5 +1,6 @@
-/* generate_text.c: the smallest complete program: open a model, continue a prompt, print as it comes.
- * Usage: generate MODEL.gguf "Once upon a time" */
+/* generate_text.c: the smallest complete program: open a model, continue a prompt, print the text
+ * as it comes.
+ * Usage: generate_text MODEL.gguf "Once upon a time" */
 #include <stdio.h>
 #include <string.h>
 #include <zerope/zerope.h>
@@ -45,7 +46,7 @@ int main(int argc, char **argv)
     zp_model *model = NULL;
     zp_err err = { 0 };
     if (argc != 3) {
-        fprintf(stderr, "usage: generate MODEL.gguf PROMPT\n");
+        fprintf(stderr, "usage: generate_text MODEL.gguf PROMPT\n");
         return 2;
     }
     zp_status st = zp_model_open(&model, argv[1], &(zp_model_options){ 0 }, &err);
@@ -53,6 +54,6 @@ int main(int argc, char **argv)
         st = run(model, argv[2], &err);
     zp_model_close(model);
     if (st != ZP_OK)
-        fprintf(stderr, "generate: %s\n", err.message);
+        fprintf(stderr, "generate_text: %s\n", err.message);
     return zp_status_exit_code(st);
 }
