@@ -12,6 +12,7 @@
 
 #include "base/os.h"
 #include "kern/quant.h"
+#include "model/hftokenizer.h"
 
 static const float closed_divisor = 1e30f;
 
@@ -160,14 +161,38 @@ static zp_status add_copies(struct export_job *j, zp_err *err)
     return ZP_OK;
 }
 
+static void add_text(struct export_job *j, const char *name, const char *text)
+{
+    if (!text) return;
+    j->files[j->n_files++] =
+        (struct hf_file){ .name = name, .data = text, .size = strlen(text) };
+}
+
+/* From the keys of a GGUF file: byte-level BPE only; others are left to the user, with a note. */
+static zp_status add_tokenizer(struct export_job *j, zp_err *err)
+{
+    const struct tokenizer *t = j->m->tokenizer;
+    zp_err why = { 0 };
+    if (!hftokenizer_is_possible(&j->m->gguf, t)) return ZP_OK;
+    zp_status status = hftokenizer_write(&j->m->gguf, t, &j->tokenizer, &why);
+    if (status == ZP_UNSUPPORTED) return ZP_OK;
+    ZP_FAIL_IF(status != ZP_OK, err, status, "%s", why.message);
+    ZP_TRY(hftokenizer_write_config(t, j->n_ctx, &j->tokenizer_config, err));
+    add_text(j, "tokenizer.json", j->tokenizer);
+    add_text(j, "tokenizer_config.json", j->tokenizer_config);
+    j->has_tokenizer = true;
+    return ZP_OK;
+}
+
 static zp_status write_folder(struct export_job *j, zp_err *err)
 {
-    const char *text = j->m->template_text;
     j->has_tokenizer = false; /* keys of GGUF are no files of a folder */
-    if (j->m->gguf.folder) ZP_TRY(add_copies(j, err));
-    else if (text)
-        j->files[j->n_files++] = (struct hf_file){ .name = "chat_template.jinja", .data = text,
-                                                   .size = strlen(text) };
+    if (j->m->gguf.folder) {
+        ZP_TRY(add_copies(j, err));
+    } else {
+        ZP_TRY(add_tokenizer(j, err));
+        add_text(j, "chat_template.jinja", j->m->template_text);
+    }
     struct hf_write_options options = { .files = j->files, .n_files = j->n_files };
     return hf_write(j->out, &j->edit, &options, err);
 }
@@ -267,6 +292,8 @@ zp_status zp_export_run(const char *model, const char *to, const char *out,
     zp_status status = run(j, json, err);
     gguf_edit_free(&j->edit);
     zp_model_close(j->m);
+    mem_free(j->tokenizer);
+    mem_free(j->tokenizer_config);
     mem_free(j);
     return status;
 }

@@ -20,6 +20,7 @@ struct export_job {
     bool has_tokenizer;
     struct hf_file files[EXPORT_MAX_FILES]; /* copied into a folder beside config and weights */
     uint32_t n_files;
+    char *tokenizer, *tokenizer_config; /* JSON made for a folder, or NULL */
 };
 
 /* The report: files, engines, context length, and what each engine gets wrong (export_notes.c). */

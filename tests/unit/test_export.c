@@ -450,6 +450,35 @@ static void test_quantised_weights_become_f32_in_a_folder(void **state)
     nearly_same(hf);
 }
 
+static zp_status ids_of(const char *path, const char *text, size_t size, int32_t **ids, size_t *n)
+{
+    zp_model *m;
+    CHECK(zp_model_open(&m, path, NULL, err));
+    zp_status status = zp_tokenize(m, text, size, ZP_TOKENS_BOS | ZP_TOKENS_SPECIAL, ids, n, NULL);
+    zp_model_close(m);
+    return status;
+}
+
+static void test_folder_has_the_tokenizer_of_the_file(void **state)
+{
+    (void)state;
+    struct buffer text = buffer_with_max(MEM_META, 1 << 20);
+    int32_t *a, *b;
+    size_t n, m;
+    static const char more[] = "<|im_start|>x 12345 caf\xc3\xa9\n\n  \t\xe4\xb8\xad<|im_end|>";
+    CHECK(os_read_file(ZP_TEST_DATA "/prose.txt", &text, err));
+    CHECK(buffer_append(&text, more, sizeof more - 1, err));
+    evaporate("gguf/gguf-qwen2.gguf", close_all);
+    json_decref(export_to("hf", hf));
+    assert_int_equal(ids_of(own, (const char *)text.data, text.size, &a, &n), ZP_OK);
+    assert_int_equal(ids_of(hf, (const char *)text.data, text.size, &b, &m), ZP_OK);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n * sizeof *a);
+    zp_free(a);
+    zp_free(b);
+    buffer_free(&text);
+}
+
 /* ---- own form, scales */
 
 static void test_own_form_is_an_identical_copy(void **state)
@@ -645,6 +674,7 @@ int main(void)
         cmocka_unit_test(test_folder_with_the_slow_half_closed),
         cmocka_unit_test(test_folder_of_a_layer_pattern_is_a_smollm3),
         cmocka_unit_test(test_quantised_weights_become_f32_in_a_folder),
+        cmocka_unit_test(test_folder_has_the_tokenizer_of_the_file),
         cmocka_unit_test(test_own_form_is_an_identical_copy),
         cmocka_unit_test(test_scales_of_heads_are_folded_into_queries),
         cmocka_unit_test(test_what_no_engine_can_say_is_refused_by_layer_and_head),
