@@ -8,6 +8,7 @@ printf 'Hello, world!' | ZEROPE_MODEL=$GEMMA3 zerope tokenize --bos -f -
 zerope tokenize "$SMOLLM2" -p 'Grüße 你' --pieces
 zerope tokenize "$SMOLLM2" -p 'Hello, world!' --json | tr -d ' \n'; echo
 zerope tokenize "$SMOLLM2" -p ''
+zerope detokenize "$SMOLLM2" -p "19556, 28" --json | tr -d "\n"; echo
 zerope tokenize "$SMOLLM2" -p 'Hello, wörld! 🦀' | zerope detokenize "$SMOLLM2"; echo
 zerope detokenize "$SMOLLM2" -p '[1, 19556, 2]'; echo
 zerope detokenize "$SMOLLM2" -p '[1, 19556, 2]' --special; echo
