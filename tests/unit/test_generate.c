@@ -1,0 +1,279 @@
+/* test_generate.c: zp_generate on a small model: what ends it, what is shown, what is refused. */
+#include "golden.h"
+
+#include "base/bytes.h"
+#include "model/engine.h"
+
+enum { N_CTX = 120 };
+
+struct fixture {
+    zp_model *m;
+    zp_engine *e;
+    zp_seq *s;
+    struct buffer shown; /* all pieces joined */
+    size_t pieces, most; /* most: false is returned from here on; 0 = never */
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    GOLDEN_OK(zp_model_open(&f->m, ZP_TEST_DATA "/arch/llama", NULL, err));
+    f->e = golden_engine(f->m, (zp_engine_options){ .n_ctx = N_CTX, .n_seq = 2, .exact = true });
+    GOLDEN_OK(zp_seq_open(&f->s, f->e, NULL, err));
+    f->shown = buffer_with_max(MEM_META, 1 << 20);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    buffer_free(&f->shown);
+    zp_seq_close(f->s);
+    zp_engine_close(f->e);
+    zp_model_close(f->m);
+    free(f);
+    return 0;
+}
+
+static bool on_text(void *arg, const char *text, size_t size)
+{
+    struct fixture *f = arg;
+    assert_true(utf8_is_valid(text, size, NULL)); /* whole characters only */
+    assert_int_equal(buffer_append(&f->shown, text, size, NULL), ZP_OK);
+    return ++f->pieces != f->most;
+}
+
+static const int32_t prompt[] = { 40, 80, 120, 60, 90 };
+enum { N_PROMPT = 5 };
+
+static void free_result(zp_generated *out)
+{
+    zp_free(out->ids);
+    zp_free(out->text);
+}
+
+/* A fresh sequence, the prompt above. */
+static void generate(struct fixture *f, const zp_generate_options *given, zp_generated *out)
+{
+    zp_generate_options o = *given;
+    o.on_text = on_text;
+    o.arg = f;
+    buffer_clear(&f->shown);
+    f->pieces = 0;
+    GOLDEN_OK(zp_seq_truncate(f->s, 0, err));
+    GOLDEN_OK(zp_generate(f->e, f->s, prompt, N_PROMPT, &o, out, err));
+    assert_int_equal(out->n_prompt, N_PROMPT);
+    assert_int_equal(out->n_reused, 0);
+    assert_string_equal(out->text, f->shown.data ? (const char *)f->shown.data : "");
+}
+
+static void test_greedy_text_is_the_text_of_its_ids(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated out;
+    char *text = NULL;
+    size_t size;
+    generate(f, &(zp_generate_options){ .n_predict = 40, .ignore_end = true }, &out);
+    assert_string_equal(out.reason, "length");
+    assert_int_equal(out.n_ids, 40);
+    assert_true(out.prefill_seconds > 0 && out.decode_seconds > 0);
+    GOLDEN_OK(zp_detokenize(f->m, out.ids, out.n_ids, false, &text, &size, err));
+    if (utf8_is_valid(text, size, NULL)) assert_string_equal(out.text, text);
+    assert_int_equal(zp_seq_length(f->s), N_PROMPT + 39); /* all but the last are computed */
+    zp_free(text);
+    free_result(&out);
+}
+
+static void test_context_ends_generation(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated out;
+    generate(f, &(zp_generate_options){ .ignore_end = true }, &out);
+    assert_string_equal(out.reason, "length");
+    assert_int_equal(zp_seq_length(f->s), N_CTX);
+    assert_int_equal(out.n_ids, N_CTX - N_PROMPT + 1);
+    free_result(&out);
+}
+
+/* Every stop string cut from the plain text, at every place, ends it there and is never shown. */
+static void test_stop_strings_are_held_back(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated plain, out;
+    generate(f, &(zp_generate_options){ .n_predict = 30, .ignore_end = true }, &plain);
+    size_t size = strlen(plain.text), tried = 0;
+    assert_true(size >= 20);
+    for (size_t at = 0; at + 4 <= size; at += 3) {
+        char stop[8] = { 0 };
+        memcpy(stop, plain.text + at, 4);
+        if (!utf8_is_valid(stop, 4, NULL)) continue;
+        const char *const stops[] = { "never there", stop };
+        generate(f,
+                 &(zp_generate_options){
+                     .n_predict = 30, .ignore_end = true, .stop = stops, .n_stop = 2 },
+                 &out);
+        size_t first = (size_t)(strstr(plain.text, stop) - plain.text);
+        assert_string_equal(out.reason, "stop");
+        assert_int_equal(strlen(out.text), first);
+        assert_memory_equal(out.text, plain.text, first);
+        free_result(&out);
+        tried++;
+    }
+    assert_true(tried >= 3);
+    free_result(&plain);
+}
+
+static void test_text_held_for_a_stop_that_never_comes_is_shown(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated plain, out;
+    generate(f, &(zp_generate_options){ .n_predict = 12, .ignore_end = true }, &plain);
+    char stop[64];
+    size_t size = strlen(plain.text), at = size;
+    while (at > 0 && (plain.text[--at] & 0xc0) == 0x80) {
+    }
+    snprintf(stop, sizeof stop, "%s~", plain.text + at); /* begins with the last character */
+    const char *const stops[] = { stop };
+    generate(
+        f,
+        &(zp_generate_options){ .n_predict = 12, .ignore_end = true, .stop = stops, .n_stop = 1 },
+        &out);
+    assert_string_equal(out.reason, "length");
+    assert_string_equal(out.text, plain.text);
+    free_result(&plain);
+    free_result(&out);
+}
+
+static void test_end_token_ends_unless_ignored(void **state)
+{
+    struct fixture *f = *state;
+    zp_bias bias = { 0, 1e6f }; /* <|endoftext|> */
+    zp_generate_options o = { .n_predict = 5, .sampler = { .bias = &bias, .n_bias = 1 } };
+    zp_generated out;
+    assert_true(zp_token_ends(f->m, 0));
+    generate(f, &o, &out);
+    assert_string_equal(out.reason, "end");
+    assert_int_equal(out.n_ids, 0);
+    assert_string_equal(out.text, "");
+    free_result(&out);
+    o.ignore_end = true;
+    generate(f, &o, &out);
+    assert_string_equal(out.reason, "length");
+    assert_int_equal(out.n_ids, 5);
+    free_result(&out);
+}
+
+static void test_caller_can_stop_after_any_token(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated out;
+    f->most = 7;
+    generate(f, &(zp_generate_options){ .n_predict = 30, .ignore_end = true }, &out);
+    assert_string_equal(out.reason, "stopped");
+    assert_int_equal(out.n_ids, 7);
+    free_result(&out);
+}
+
+/* Draw i belongs to (seed, position): two calls draw what one does, penalties included. */
+static void test_two_calls_draw_what_one_draws(void **state)
+{
+    struct fixture *f = *state;
+    zp_generate_options o = {
+        .n_predict = 24,
+        .ignore_end = true,
+        .sampler = { .temperature = 1.5f, .seed = 9, .repeat_penalty = 1.3f, .penalty_last_n = 20 }
+    };
+    zp_generated one, a, b;
+    generate(f, &o, &one);
+    o.n_predict = 10;
+    generate(f, &o, &a);
+    assert_memory_equal(a.ids, one.ids, 10 * sizeof *a.ids);
+    int32_t history[N_PROMPT + 9];
+    memcpy(history, prompt, sizeof prompt);
+    memcpy(history + N_PROMPT, a.ids, 9 * sizeof *a.ids);
+    o.n_predict = 14, o.history = history, o.n_history = N_PROMPT + 9;
+    GOLDEN_OK(zp_generate(f->e, f->s, a.ids + 9, 1, &o, &b, err));
+    assert_int_equal(b.n_reused, N_PROMPT + 9);
+    assert_int_equal(b.n_ids, 14);
+    assert_memory_equal(b.ids, one.ids + 10, 14 * sizeof *b.ids);
+    free_result(&one);
+    free_result(&a);
+    free_result(&b);
+}
+
+static bool stop_at_once(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what, (void)done, (void)total;
+    *(int *)arg += 1;
+    return false;
+}
+
+static void test_prompt_can_be_interrupted(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated out;
+    zp_err why = { 0 };
+    int calls = 0;
+    zp_generate_options o = { .n_predict = 5, .progress = { stop_at_once, &calls } };
+    GOLDEN_OK(zp_seq_truncate(f->s, 0, err));
+    zp_status status = zp_generate(f->e, f->s, prompt, N_PROMPT, &o, &out, &why);
+    assert_int_equal(status, ZP_INTERRUPTED);
+    assert_int_equal(calls, 1);
+    assert_true(out.ids == NULL && out.text == NULL && out.reason == NULL);
+    assert_int_equal(zp_seq_length(f->s), 0);
+}
+
+static void expect_refusal(struct fixture *f, size_t n, const char *part)
+{
+    static int32_t ids[2 * N_CTX];
+    zp_generated out;
+    zp_err err = { 0 };
+    uint32_t before = zp_seq_length(f->s);
+    assert_int_equal(zp_generate(f->e, f->s, ids, n, NULL, &out, &err), ZP_BAD_INPUT);
+    if (!strstr(err.message, part)) fail_msg("'%s' is not in: %s", part, err.message);
+    assert_null(out.ids);
+    assert_int_equal(zp_seq_length(f->s), before);
+}
+
+static void test_prompts_that_cannot_be_answered_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated out;
+    expect_refusal(f, 0, "empty");
+    expect_refusal(f, N_CTX, "120 tokens");
+    expect_refusal(f, N_CTX + 30, "150 tokens");
+    expect_refusal(f, N_CTX + 30, "context of 120");
+    generate(f, &(zp_generate_options){ .n_predict = 16, .ignore_end = true }, &out);
+    free_result(&out);
+    expect_refusal(f, N_CTX - 20, "120 tokens (with those the sequence holds)");
+}
+
+static void test_sequence_of_another_engine_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated out;
+    zp_err err = { 0 };
+    zp_engine *other = golden_engine(f->m, (zp_engine_options){ .n_ctx = 20 });
+    assert_int_equal(zp_generate(other, f->s, prompt, N_PROMPT, NULL, &out, &err), ZP_USAGE);
+    zp_engine_close(other);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(test_greedy_text_is_the_text_of_its_ids),
+        CASE(test_context_ends_generation),
+        CASE(test_stop_strings_are_held_back),
+        CASE(test_text_held_for_a_stop_that_never_comes_is_shown),
+        CASE(test_end_token_ends_unless_ignored),
+        CASE(test_caller_can_stop_after_any_token),
+        CASE(test_two_calls_draw_what_one_draws),
+        CASE(test_prompt_can_be_interrupted),
+        CASE(test_prompts_that_cannot_be_answered_are_refused),
+        CASE(test_sequence_of_another_engine_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
