@@ -87,6 +87,23 @@ zp_status sample_logprob_of(const float *logits, uint32_t n_vocab, int32_t id, d
     return ZP_OK;
 }
 
+static bool is_worse(const struct sample_logprob *a, const struct sample_logprob *b)
+{
+    return a->logprob < b->logprob || (a->logprob == b->logprob && a->id > b->id);
+}
+
+/* Heap with the worst at its root: puts x into place `at`, whose two sub-heaps are in order. */
+static void top_sift(struct sample_logprob *heap, uint32_t n, uint32_t at, struct sample_logprob x)
+{
+    for (uint32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
+        if (child + 1 < n && is_worse(&heap[child + 1], &heap[child])) child++;
+        if (!is_worse(&heap[child], &x)) break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = x;
+}
+
 zp_status sample_top(const float *logits, uint32_t n_vocab, uint32_t k, struct sample_logprob *out,
                      zp_err *err)
 {
@@ -94,13 +111,16 @@ zp_status sample_top(const float *logits, uint32_t n_vocab, uint32_t k, struct s
                n_vocab);
     ZP_TRY(sample_check_finite(logits, n_vocab, err));
     if (k == 0) return ZP_OK;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < n_vocab; i++) {
-        if (n == k && logits[i] <= out[n - 1].logprob)
-            continue; /* equal ones: the lower id stays */
-        uint32_t at = n < k ? n++ : k - 1;
-        for (; at > 0 && logits[i] > out[at - 1].logprob; at--) out[at] = out[at - 1];
-        out[at] = (struct sample_logprob){ (int32_t)i, logits[i] };
+    for (uint32_t i = 0; i < k; i++) out[i] = (struct sample_logprob){ (int32_t)i, logits[i] };
+    for (uint32_t i = k / 2; i-- > 0;) top_sift(out, k, i, out[i]);
+    for (uint32_t i = k; i < n_vocab; i++) {
+        struct sample_logprob x = { (int32_t)i, logits[i] };
+        if (is_worse(&out[0], &x)) top_sift(out, k, 0, x);
+    }
+    for (uint32_t end = k; end-- > 1;) { /* the worst of what is left goes to the end */
+        struct sample_logprob last = out[end];
+        out[end] = out[0];
+        top_sift(out, end, 0, last);
     }
     double norm = log_sum_exp(logits, n_vocab);
     for (uint32_t i = 0; i < k; i++) out[i].logprob -= norm;
