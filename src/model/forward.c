@@ -44,8 +44,8 @@ static zp_status take_act(struct forward *f, struct kern_act *a, const float *f3
     return ZP_OK;
 }
 
-/* Whether the output matrix takes pairs (F3): where it is at most a third of all multiplications. In
- * a large batch pairs cost twice the time; small models with huge vocabularies keep to int8. */
+/* Whether the output matrix takes pairs (F3): where it is at most a third of all multiplications.
+ * In a large batch pairs cost twice the time; small models with huge vocabularies keep to int8. */
 static bool wants_pairs(const struct hparams *h, bool exact)
 {
     uint64_t heads = 2ull * h->d_head * (h->n_head + h->n_kv), ff = 3ull * h->d_ff;

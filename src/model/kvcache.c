@@ -2,7 +2,8 @@
  * Owns: page memory, reference counts, page tables. Does not know: tokens, requests, threads.
  * Threads: the engine's caller only.
  * K1 a page is written only while its refcount is 1.  K2 a page is free iff its refcount is 0.
- * K3 bytes of tag kv == pages * page_bytes (tables: tag meta); nothing is allocated after kvcache_open and kv_table_open. */
+ * K3 bytes of tag kv == pages * page_bytes (tables: tag meta); nothing is allocated after
+ *    kvcache_open and kv_table_open. */
 #include "model/kvcache.h"
 
 #include <assert.h>

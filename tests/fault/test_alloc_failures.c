@@ -68,7 +68,7 @@ static void check_call(struct fixture *f, const char *what, call_fn call, size_t
     assert_true(n >= least);
 }
 
-/* ---- the calls -------------------------------------------------------------------------------- */
+/* ---- the calls ------------------------------------------------------------------------------- */
 
 static zp_status call_model(struct fixture *f, zp_err *why)
 {
@@ -190,7 +190,7 @@ static zp_status call_template(struct fixture *f, zp_err *why)
     return give_back(status, &text);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------ */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void open_fixture(struct fixture *f, const char *path)
 {

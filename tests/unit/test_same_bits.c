@@ -67,7 +67,7 @@ static void test_exact_path_gives_same_bits_in_any_company(void **state)
     for (size_t i = 0; i < ZP_COUNT(models); i += 3) check_small(models[i], true);
 }
 
-/* ---- modes, offsets, identity ----------------------------------------------------------------- */
+/* ---- modes, offsets, identity ---------------------------------------------------------------- */
 
 static void run_mode(zp_engine *e, zp_mode mode, uint64_t offset, const int32_t *ids, size_t n,
                      float *x)
