@@ -52,7 +52,7 @@ static json_t *scan_to_json(const struct scan *s, struct evapfile_paths paths)
         "zerope-scan", "version", 1, "model", paths.model, "text", paths.text, "model_sha256",
         s->model_sha256, "n_layer", (int)s->n_layer, "n_kv", (int)s->n_kv, "n_pair", (int)s->n_pair,
         "ctx", (int)s->n_ctx, "windows_local", (int)s->n_windows_local, "windows_kl",
-        (int)s->n_windows_kl, "local_window", (int)s->local_window, "importance",
+        (int)s->n_windows_kl, "local_window", (int)s->local_window, "gates",
         numbers_f64(s->importance, heads * s->n_pair), "kl_head", numbers_f64(s->kl_head, heads),
         "kl_layer", numbers_f64(s->kl_layer, s->n_layer), "kl_pair",
         numbers_f64(s->kl_pair, s->n_pair), "kl_local", numbers_f64(s->kl_local, heads), "nll_rise",
@@ -149,7 +149,7 @@ static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_path
     s->model_sha256 = arena_strndup(&s->arena, sha, strlen(sha));
     ZP_FAIL_IF(!s->model_sha256, err, ZP_NO_MEMORY, "not enough memory for the scan");
     size_t heads = (size_t)n_layer * n_kv;
-    ZP_TRY(read_numbers(j, "importance", heads * n_pair, s->importance, NULL, err));
+    ZP_TRY(read_numbers(j, "gates", heads * n_pair, s->importance, NULL, err));
     ZP_TRY(read_numbers(j, "kl_head", heads, s->kl_head, NULL, err));
     ZP_TRY(read_numbers(j, "kl_layer", n_layer, s->kl_layer, NULL, err));
     ZP_TRY(read_numbers(j, "kl_pair", n_pair, s->kl_pair, NULL, err));

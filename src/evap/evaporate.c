@@ -223,6 +223,12 @@ static zp_status keep_promise(struct job *j, zp_err *err)
     }
 }
 
+/* Fewer windows than LEAST_WINDOWS measure, but vouch for no length (P2). */
+static bool is_promise(const struct job *j)
+{
+    return !j->o->close_all && j->result.n_windows >= LEAST_WINDOWS;
+}
+
 static zp_status kv_bytes_per_token(const struct job *j, uint64_t *out, zp_err *err)
 {
     struct zp_model *m;
@@ -231,6 +237,25 @@ static zp_status kv_bytes_per_token(const struct job *j, uint64_t *out, zp_err *
     *out = pages * kvcache_page_bytes(&m->position, 2) / j->c.n_ctx;
     zp_model_close(m);
     return ZP_OK;
+}
+
+/* What holds, and for which length, in words. */
+static void add_words(const struct job *j, json_t *o)
+{
+    const struct check_result *r = &j->result;
+    if (is_promise(j))
+        json_object_set_new(
+            o, "promise",
+            json_sprintf("mean KL(original || new) <= %g nats a token at %u tokens "
+                         "(95 %% upper bound %.5f, %u held-out windows, positions >= %u)",
+                         j->o->plan.budget_kl, j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
+    else if (!j->o->close_all)
+        json_object_set_new(o, "no_promise",
+                            json_sprintf("%u held-out windows measure, but fewer than %d vouch for "
+                                         "no length", r->n_windows, LEAST_WINDOWS));
+    if (j->c.docs.single_file)
+        json_object_set_new(
+            o, "note", json_string("one text file was given: its parts stand in for documents"));
 }
 
 static zp_status report(const struct job *j, char **json, zp_err *err)
@@ -258,17 +283,7 @@ static zp_status report(const struct job *j, char **json, zp_err *err)
     if (!o || json_object_update(o, set) != 0)
         status =
             status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for the report");
-    if (o && j->check.original.n_ctx) {
-        json_object_set_new(
-            o, "promise",
-            json_sprintf("mean KL(original || new) <= %g nats a token at %u tokens "
-                         "(95 %% upper bound %.5f, %u held-out windows, positions >= %u)",
-                         j->o->plan.budget_kl, j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
-        if (j->c.docs.single_file)
-            json_object_set_new(
-                o, "note",
-                json_string("one text file was given: its parts stand in for documents"));
-    }
+    if (o) add_words(j, o);
     if (status == ZP_OK) status = evapfile_text(o, json, err);
     json_decref(o);
     json_decref(set);
@@ -279,7 +294,7 @@ static zp_status write_final(struct job *j, zp_err *err)
 {
     char *recipe;
     ZP_TRY(recipe_text(j, &recipe, err));
-    struct apply_info info = { .n_ctx_validated = j->o->close_all ? 0 : j->c.n_ctx,
+    struct apply_info info = { .n_ctx_validated = is_promise(j) ? j->c.n_ctx : 0,
                                .recipe = recipe };
     zp_status status = apply_write(j->c.model, &j->p.set, j->fold, &info, j->out, err);
     mem_free(recipe);
@@ -296,6 +311,9 @@ static zp_status run(struct job *j, char **json, zp_err *err)
                "a KL budget above 0 is needed (--budget-kl)");
     struct calib_options co = bench_options(j->model, j->text, &j->scan_options);
     ZP_TRY(calib_open(&j->c, &co, err));
+    ZP_FAIL_IF(j->c.model->gguf.folder, err, ZP_UNSUPPORTED,
+               "%s: evaporate writes GGUF, and cannot store a folder's tokenizer.json in it yet: "
+               "convert the folder to GGUF first", j->model);
     if (!o->plan.no_fold && fold_is_possible(&j->c)) {
         ZP_TRY(fold_open(&j->fold_memory, &j->c, err));
         j->fold = &j->fold_memory;

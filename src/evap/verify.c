@@ -372,8 +372,9 @@ static zp_status read_claim(struct verify *v, zp_err *err)
     ZP_TRY(gguf_get_str_or_null(&v->model->gguf, "zerope.recipe", &recipe, err));
     json_t *r = recipe.data ? json_loadb(recipe.data, recipe.size, 0, NULL) : NULL;
     if (v->budget == 0.0) v->budget = json_number_value(json_object_get(r, "budget_kl"));
+    if (v->n_ctx == 0) v->n_ctx = (uint32_t)json_integer_value(json_object_get(r, "ctx"));
     json_decref(r);
-    if (v->n_ctx == 0) v->n_ctx = 1024;
+    if (v->n_ctx < 16) v->n_ctx = 1024;
     ZP_FAIL_IF(v->n_ctx > v->base->h.n_ctx_train && v->base->position.kind[0] == POSITION_ROPE &&
                    v->o.n_ctx,
                err, ZP_BAD_INPUT, "-c %u is beyond the original's own %u positions", v->n_ctx,

@@ -149,7 +149,7 @@ static void write_title(struct heatmap *h)
 
 static zp_status fill(struct heatmap *h, const json_t *doc, zp_err *err)
 {
-    const json_t *values = json_object_get(doc, "importance");
+    const json_t *values = json_object_get(doc, "gates");
     if (!values) values = json_object_get(doc, "gates");
     ZP_TRY(read_shape(h, doc, err));
     if (json_is_array(values)) ZP_TRY(read_importance(h, values, err));

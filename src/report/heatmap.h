@@ -17,7 +17,7 @@ struct heatmap {
     char title[96], subtitle[256];
 };
 
-/* doc: a SCAN ("importance"), a PLAN, an inspect document or the "position" of a verify document
+/* doc: a SCAN ("gates"), a PLAN, an inspect document or the "position" of a verify document
  * ("closed_gates", "local_heads"). Whatever it holds is checked. */
 zp_status heatmap_read(struct heatmap *h, const json_t *doc, zp_err *err);
 void heatmap_free(struct heatmap *h);

@@ -103,7 +103,7 @@ static json_t *scan(int n_layer, int n_kv, int n_pair)
     for (int i = 0; i < n_layer * n_kv * n_pair; i++)
         json_array_append_new(list, json_real(i % 7 == 3 ? 0.0 : 1e-5 * (1 + i)));
     return json_pack("{ss si si si si ss so}", "format", "zerope-scan", "n_layer", n_layer, "n_kv",
-                     n_kv, "n_pair", n_pair, "n_ctx", 1024, "model", "dir/some.gguf", "importance",
+                     n_kv, "n_pair", n_pair, "n_ctx", 1024, "model", "dir/some.gguf", "gates",
                      list);
 }
 
@@ -258,10 +258,10 @@ static void test_malformed_documents_are_refused_by_name(void **state)
 {
     (void)state;
     json_t *doc = scan(2, 2, 2);
-    json_array_remove(json_object_get(doc, "importance"), 0);
+    json_array_remove(json_object_get(doc, "gates"), 0);
     refused(doc, "importance has 7 values; expected 8");
     doc = scan(2, 2, 2);
-    json_array_set_new(json_object_get(doc, "importance"), 3, json_string("1"));
+    json_array_set_new(json_object_get(doc, "gates"), 3, json_string("1"));
     refused(doc, "importance[3]");
     doc = scan(2, 2, 2);
     json_object_set_new(doc, "n_layer", json_integer(-1));
