@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Rises below this are noise of a few prompts. */
+static const double rise_noise = 0.01;
 static const double retrieval_weight =
     0.05; /* nats of prose KL that a nat of lost retrieval is worth */
 
@@ -108,7 +110,8 @@ static void rank_local(struct plan *p, const struct scan *s)
         for (uint16_t k = 0; k < s->n_kv; k++) {
             size_t h = (size_t)l * s->n_kv + k;
             if (s->kl_local[h] < 0.0) continue;
-            double cost = s->kl_local[h] + retrieval_weight * fmax(0.0, s->nll_rise[h]);
+            double rise = fmax(0.0, s->nll_rise[h] - rise_noise);
+            double cost = s->kl_local[h] + retrieval_weight * rise;
             p->units[p->n_units++] = (struct unit){ UNIT_LOCAL, l, k, 0, cost };
         }
     qsort(p->units, p->n_units, sizeof *p->units, by_cost);
