@@ -346,7 +346,8 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
         struct cut from = at;
         uint32_t n_tok = next_runs(e, job, &at, &n_runs);
         for (size_t i = 0; i < n_runs; i++)
-            ZP_TRY(kv_table_reserve(e->runs[i].kv, &e->kv, e->runs[i].n, err));
+            ZP_TRY(kv_table_reserve(e->runs[i].kv, &e->kv, e->runs[i].n, job->layer_begin,
+                                    layer_end, err));
         if (n_tok == 0) break;
         forward_layers(&e->forward, e->runs, n_runs, job->layer_begin, layer_end,
                        job->x_in ? job->x_in + tokens * d : NULL);

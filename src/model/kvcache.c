@@ -171,7 +171,8 @@ size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, 
     return total;
 }
 
-zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err)
+zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, uint32_t layer_begin,
+                           uint32_t layer_end, zp_err *err)
 {
     if (n == 0) return ZP_OK;
     ZP_FAIL_IF(n > t->n_tiles * KERN_TILE - t->length, err, ZP_BAD_INPUT,
@@ -179,8 +180,9 @@ zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, zp
                t->n_tiles * KERN_TILE);
     give_back(t, c);
     uint32_t first = t->length / KERN_TILE, last = (t->length + n - 1) / KERN_TILE;
+    uint32_t head_begin = layer_begin * c->position->n_kv, head_end = layer_end * c->position->n_kv;
     size_t need = 0;
-    for (uint32_t h = 0; h < c->n_heads; h++)
+    for (uint32_t h = head_begin; h < head_end; h++)
         for (uint32_t i = first; i <= last; i++) {
             const void *k = t->k[(size_t)h * t->n_tiles + i];
             need += !k || c->refs[page_number(c, k)] != 1;
@@ -190,7 +192,7 @@ zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, zp
                "raise the KV budget, "
                "lower the context or close sequences",
                need, c->page_bytes, c->n_free, c->n_pages);
-    for (uint32_t h = 0; h < c->n_heads; h++)
+    for (uint32_t h = head_begin; h < head_end; h++)
         for (uint32_t i = first; i <= last; i++) own_page(c, t, (size_t)h * t->n_tiles + i);
     return ZP_OK;
 }

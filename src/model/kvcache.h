@@ -40,10 +40,11 @@ void kvcache_free(struct kvcache *c);
 zp_status kv_table_open(struct kv_table *t, const struct kvcache *c, uint32_t n_ctx, zp_err *err);
 void kv_table_free(struct kv_table *t, struct kvcache *c);
 
-/* Makes positions [length, length + n) writable: takes pages, copies shared ones (K1). Checks the
- * budget first: on ZP_NO_MEMORY nothing has changed. Pages that no later query can reach are given
- * back first. */
-zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err);
+/* Makes positions [length, length + n) of some layers writable: takes pages, copies shared ones
+ * (K1). Checks the budget first: on ZP_NO_MEMORY nothing has changed. Pages that no later query can
+ * reach are given back first. */
+zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, uint32_t layer_begin,
+                           uint32_t layer_end, zp_err *err);
 /* Most pages that appending n positions in micro-batches may take at a time beyond those t owns
  * now. */
 size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n);
