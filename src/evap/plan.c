@@ -125,7 +125,7 @@ static zp_status measure(struct plan *p, struct calib *c, struct fold *fold, siz
     ZP_TRY(plan_use(p, c, fold, n, err));
     ZP_TRY(calib_kl(c, &p->set, 0, (uint32_t)c->windows.n, kl, err));
     p->kl_mean = *kl;
-    return calib_step(c, "measuring the plan", n, p->n_units, err);
+    return calib_step(c, "measuring the plan: closed so far", n, p->n_units, err);
 }
 
 zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi,
@@ -133,7 +133,7 @@ zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t
 {
     double kl_lo = p->kl_mean;
     while (hi - lo > grain) {
-        size_t mid = lo + (hi - lo) / 2;
+        size_t mid = lo + (hi - lo + 1) / 2; /* above lo: the range shrinks each time */
         double kl;
         ZP_TRY(measure(p, c, fold, mid, &kl, err));
         if (kl <= target) lo = mid, kl_lo = kl;
