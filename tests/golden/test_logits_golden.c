@@ -1,8 +1,11 @@
 /* test_logits_golden.c: the exact path against transformers in f32 on de-quantised weights
- * (tests/data/logits.json), at the best level of the processor and at the reference level. */
+ * (tests/data/logits.json), at the best level of the processor and at the reference level; levels
+ * among each other. */
 #include "golden.h"
 
 #include <zerope/eval.h>
+
+#include "model/model.h"
 
 struct real_model {
     const char *name, *file;
@@ -73,51 +76,88 @@ static void check_case(const struct real_model *r, zp_engine *e, const json_t *c
     free(ids);
 }
 
-/* Level ref on a few tokens: the published row, then every row against the best level. */
-static void check_reference_level(const struct real_model *r, const zp_model *m, zp_engine *best,
-                                  const json_t *cases)
+/* One level against the best one, on the first 64 tokens of the long case. A row every 9 tokens: the
+ * output matrix is slow at level ref. */
+static void compare_levels(const struct real_model *r, const zp_model *m, zp_engine *best,
+                           zp_engine *other, const int32_t *ids, double limit, const char *what)
 {
-    zp_model_info info;
-    zp_engine *ref =
-        golden_engine(m, (zp_engine_options){ .n_ctx = 64, .exact = true, .level = ZP_LEVEL_REF });
-    zp_model_describe(m, &info);
-    check_case(r, ref, json_array_get(cases, 0), 0);
-    size_t n, step = 9;
-    int32_t *ids = golden_ids(json_object_get(json_array_get(cases, 1), "ids"), &n);
-    assert_true(n > 64);
+    enum { N = 64, STEP = 9 };
+    size_t v = m->h.n_vocab;
     double worst = 0;
     zp_seq *a = NULL, *b = NULL;
-    GOLDEN_OK(zp_seq_open(&a, best, NULL, err));
-    GOLDEN_OK(zp_seq_open(&b, ref, NULL, err));
-    float *p = malloc(2 * info.n_vocab * sizeof *p), *q = p + info.n_vocab;
+    float *p = malloc(2 * v * sizeof *p), *q = p + v;
     assert_non_null(p);
-    for (size_t at = 0; at < 64; at += step) { /* a row every 9 tokens: the output matrix is slow */
-        size_t k = 64 - at < step ? 64 - at : step;
-        zp_item x = { a, ids + at, k, ZP_WANT_LAST }, y = { b, ids + at, k, ZP_WANT_LAST };
+    GOLDEN_OK(zp_seq_open(&a, best, NULL, err));
+    GOLDEN_OK(zp_seq_open(&b, other, NULL, err));
+    for (size_t at = 0; at < N; at += STEP) {
+        size_t n = N - at < STEP ? N - at : STEP;
+        zp_item x = { a, ids + at, n, ZP_WANT_LAST }, y = { b, ids + at, n, ZP_WANT_LAST };
         GOLDEN_OK(zp_engine_run(best, &x, 1, p, 1, NULL, err));
-        GOLDEN_OK(zp_engine_run(ref, &y, 1, q, 1, NULL, err));
-        worst = fmax(worst, golden_kl(p, q, info.n_vocab));
+        GOLDEN_OK(zp_engine_run(other, &y, 1, q, 1, NULL, err));
+        worst = fmax(worst, golden_kl(p, q, v));
     }
-    printf("%s: largest KL of ref against %s over 64 tokens: %.2e\n", r->name, "the best level",
-           worst);
-    assert_true(worst <= 1e-6);
+    printf("%s exact: %s against the best level: largest KL %.2e\n", r->name, what, worst);
+    assert_true(worst <= limit);
     zp_seq_close(a);
     zp_seq_close(b);
-    zp_engine_close(ref);
     free(p);
-    free(ids);
+}
+
+static double mean_kl(const float *p, const float *q, size_t n, size_t v)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += golden_kl(p + i * v, q + i * v, v);
+    return sum / (double)n;
+}
+
+/* Default path. avx2 and the best level agree within 1e-3. ref adds in another order: one bit in a
+ * norm turns the rounding of int8 activations somewhere, and from there the two carry independent
+ * rounding noise; what must hold is that neither loses more against the exact path. */
+static void check_default_levels(const struct real_model *r, const zp_model *m, zp_engine *exact,
+                                 const int32_t *ids)
+{
+    enum { N = 64 };
+    static const zp_level levels[] = { ZP_LEVEL_BEST, ZP_LEVEL_AVX2, ZP_LEVEL_REF };
+    size_t v = m->h.n_vocab;
+    float *truth = golden_logits(exact, m, ids, N), *rows[3];
+    for (size_t k = 0; k < 3; k++) {
+        zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = N, .level = levels[k] });
+        rows[k] = golden_logits(e, m, ids, N);
+        zp_engine_close(e);
+    }
+    double best = mean_kl(truth, rows[0], N, v), ref = mean_kl(truth, rows[2], N, v);
+    double avx2 = mean_kl(rows[0], rows[1], N, v);
+    printf("%s: KL of the default path to exact %.2e, of ref %.2e; avx2 to the best level %.2e\n",
+           r->name, best, ref, avx2);
+    assert_true(avx2 <= 1e-3);
+    assert_true(best > 0 && ref <= 2 * best && best <= 2 * ref);
+    for (size_t k = 0; k < 3; k++) free(rows[k]);
+    free(truth);
 }
 
 static void check_model(const struct real_model *r)
 {
     json_t *root = golden_load("logits.json"), *cases = json_object_get(root, r->name), *c;
     zp_model *m = golden_model(r->file);
-    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 512, .exact = true });
-    size_t i;
+    zp_engine_options o = { .n_ctx = 512, .exact = true };
+    zp_engine *e = golden_engine(m, o), *other;
+    size_t i, n;
     assert_true(json_array_size(cases) >= 2);
+    int32_t *ids = golden_ids(json_object_get(json_array_get(cases, 1), "ids"), &n);
+    assert_true(n > 64);
     json_array_foreach(cases, i, c) check_case(r, e, c, 32);
-    check_reference_level(r, m, e, cases);
+    o.n_ctx = 64, o.level = ZP_LEVEL_REF;
+    other = golden_engine(m, o);
+    check_case(r, other, json_array_get(cases, 0), 0);
+    compare_levels(r, m, e, other, ids, 1e-6, "ref");
+    zp_engine_close(other);
+    o.level = ZP_LEVEL_AVX2;
+    other = golden_engine(m, o);
+    compare_levels(r, m, e, other, ids, 1e-6, "avx2");
+    zp_engine_close(other);
+    check_default_levels(r, m, e, ids);
     zp_engine_close(e);
+    free(ids);
     zp_model_close(m);
     json_decref(root);
 }
