@@ -171,8 +171,7 @@ ZP_INLINE void multiply(const struct tile *t, enum kern_form form, int k_group, 
         if (t->fetch_next)
             fetch_lines(t->w + (size_t)n_groups * (t->w_step + b * t->at.bytes),
                         (size_t)n_groups * t->at.bytes);
-        ZP_UNROLL
-        for (int part = 0; part < PACK_BLOCK / k_group; part++)
+        for (int part = 0; part < PACK_BLOCK / k_group; part++) /* one or two */
             add_group(t, total, form, k_group, block, b, part, n_groups, n_tok);
     }
     ZP_UNROLL
