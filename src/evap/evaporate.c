@@ -154,7 +154,7 @@ static zp_status get_plan(struct job *j, zp_err *err)
             j->o->plan_in, j->p.n_ctx, j->c.n_ctx);
         ZP_TRY(plan_use(&j->p, &j->c, j->fold, j->p.n_used, err));
     } else {
-        ZP_TRY(get_scan(j, err));
+        if (!j->has_scan) ZP_TRY(get_scan(j, err));
         double share = j->o->close_all ? INFINITY : first_share * j->o->plan.budget_kl;
         ZP_TRY(plan_make(&j->p, &j->c, &j->s, &j->o->plan, j->fold, share, err));
         j->has_plan = true;
@@ -318,6 +318,7 @@ static zp_status run(struct job *j, char **json, zp_err *err)
         ZP_TRY(fold_open(&j->fold_memory, &j->c, err));
         j->fold = &j->fold_memory;
     }
+    if (o->scan_in && !o->plan_in) ZP_TRY(get_scan(j, err)); /* a bad file costs no measuring */
     uint32_t n = o->n_windows_check ? o->n_windows_check : LEAST_WINDOWS;
     ZP_TRY(check_open(&j->check, j->c.engine, &j->c.docs, j->c.n_ctx, n,
                       n < LEAST_WINDOWS ? n : LEAST_WINDOWS, j->c.progress, err));
