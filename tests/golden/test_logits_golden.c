@@ -76,8 +76,8 @@ static void check_case(const struct real_model *r, zp_engine *e, const json_t *c
     free(ids);
 }
 
-/* One level against the best one, on the first 64 tokens of the long case. A row every 9 tokens: the
- * output matrix is slow at level ref. */
+/* One level against the best one, on the first 64 tokens of the long case. A row every 9 tokens:
+ * the output matrix is slow at level ref. */
 static void compare_levels(const struct real_model *r, const zp_model *m, zp_engine *best,
                            zp_engine *other, const int32_t *ids, double limit, const char *what)
 {
