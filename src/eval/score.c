@@ -13,19 +13,32 @@
 
 enum { ROWS = 64, BOOTSTRAP = 2000 };
 
-zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin,
-                       const float *x_in, float *x_out, zp_err *err)
+zp_status score_layers(struct zp_engine *e, const struct window *w, uint32_t layer_begin,
+                       uint32_t layer_end, const float *x_in, float *x_out,
+                       const struct forward_hooks *hooks, zp_err *err)
 {
     zp_seq *seq;
     zp_seq_options options = { .mode = ZP_MODE_FULL };
+    struct forward_hooks before = e->forward.hooks;
     ZP_TRY(zp_seq_open(&seq, e, &options, err));
     zp_item item = { seq, w->ids, w->n, ZP_WANT_NONE };
-    struct engine_job job = {
-        .items = &item, .n_items = 1, .layer_begin = layer_begin, .x_in = x_in, .x_out = x_out
-    };
+    struct engine_job job = { .items = &item,
+                              .n_items = 1,
+                              .layer_begin = layer_begin,
+                              .layer_end = layer_end,
+                              .x_in = x_in,
+                              .x_out = x_out };
+    if (hooks) e->forward.hooks = *hooks;
     zp_status status = engine_run(e, &job, err);
+    e->forward.hooks = before;
     zp_seq_close(seq);
     return status;
+}
+
+zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin,
+                       const float *x_in, float *x_out, zp_err *err)
+{
+    return score_layers(e, w, layer_begin, 0, x_in, x_out, NULL, err);
 }
 
 static zp_status hidden_fill(struct hidden *h, struct zp_engine *e, const struct windows *w,

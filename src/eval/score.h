@@ -14,8 +14,12 @@ zp_status hidden_run(struct hidden *h, struct zp_engine *e, const struct windows
                      const zp_progress *progress, zp_err *err);
 void hidden_free(struct hidden *h);
 
-/* Runs one window from layer_begin; x_in as in engine_job; x_out (n, d_model). The engine's
- * sequence is opened and closed inside. */
+/* Runs one window through layers [layer_begin, layer_end) (0 = all) in a sequence of its own; x_in,
+ * x_out as in engine_job; hooks (may be NULL) hold for this run. */
+zp_status score_layers(struct zp_engine *e, const struct window *w, uint32_t layer_begin,
+                       uint32_t layer_end, const float *x_in, float *x_out,
+                       const struct forward_hooks *hooks, zp_err *err);
+/* The same to the last layer, without hooks: x_out are the last hidden states (n, d_model). */
 zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin,
                        const float *x_in, float *x_out, zp_err *err);
 

@@ -19,13 +19,22 @@ zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uin
 
 struct keep {
     float *to;
-    size_t rows, d_model, n_ctx;
+    size_t row; /* floats of one layer's stream */
 };
 
 static void keep_stream(void *arg, uint32_t layer, size_t n_tok, const float *x)
 {
     struct keep *k = arg;
-    memcpy(k->to + layer * k->n_ctx * k->d_model, x, n_tok * k->d_model * sizeof *x);
+    (void)n_tok; /* a window is one micro-batch */
+    memcpy(k->to + layer * k->row, x, k->row * sizeof *x);
+}
+
+zp_status calib_keep(struct calib *c, const struct window *w, float *at_layer, float *x_out,
+                     zp_err *err)
+{
+    struct keep keep = { at_layer, (size_t)c->n_ctx * c->model->h.d_model };
+    struct forward_hooks hooks = { .arg = &keep, .at_layer = keep_stream };
+    return score_layers(c->engine, w, 0, 0, NULL, x_out, &hooks, err);
 }
 
 static zp_status original_states(struct calib *c, zp_err *err)
@@ -37,14 +46,10 @@ static zp_status original_states(struct calib *c, zp_err *err)
     c->base.n_windows = (uint32_t)c->windows.n, c->base.n_ctx = c->n_ctx,
     c->base.d_model = (uint32_t)d;
     for (uint32_t i = 0; i < c->windows.n; i++) {
-        struct keep keep = { c->at_layer + i * n_layer * row, 0, d, c->n_ctx };
-        if (i < c->n_restart)
-            c->engine->forward.hooks =
-                (struct forward_hooks){ .arg = &keep, .at_layer = keep_stream };
-        zp_status status =
-            score_hidden(c->engine, &c->windows.at[i], 0, NULL, c->base.x + i * row, err);
-        c->engine->forward.hooks = (struct forward_hooks){ 0 };
-        ZP_TRY(status);
+        const struct window *w = &c->windows.at[i];
+        float *x = c->base.x + i * row;
+        if (i < c->n_restart) ZP_TRY(calib_keep(c, w, c->at_layer + i * n_layer * row, x, err));
+        else ZP_TRY(score_hidden(c->engine, w, 0, NULL, x, err));
         ZP_TRY(calib_step(c, "original windows", i + 1, c->windows.n, err));
     }
     return ZP_OK;

@@ -32,6 +32,11 @@ void calib_close(struct calib *c);
 zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total,
                      zp_err *err);
 
+/* Runs the original over a window of n_ctx and keeps its stream: at_layer (n_layer, n_ctx, d_model)
+ * before each layer, x_out (n_ctx, d_model) after the last. */
+zp_status calib_keep(struct calib *c, const struct window *w, float *at_layer, float *x_out,
+                     zp_err *err);
+
 /* Mean KL(original || changed) over the first n_windows, computed from layer `from` on. The first
  * n_restart windows start there; others at 0. per_window may be NULL. */
 zp_status calib_kl(struct calib *c, const struct gateset *g, uint32_t from, uint32_t n_windows,

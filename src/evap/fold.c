@@ -322,24 +322,14 @@ static void copy_qk(void *arg, uint32_t layer, size_t n_tok, const float *q, con
 /* Original q and k of one layer in every window, from the stream kept before the layer. */
 static zp_status layer_qk(struct fit *t, zp_err *err)
 {
-    struct zp_engine *e = t->c->engine;
-    size_t row = (size_t)t->c->n_ctx * e->model->h.d_model;
+    const struct hparams *h = &t->c->model->h;
+    size_t row = (size_t)t->c->n_ctx * h->d_model;
     for (uint32_t w = 0; w < t->n_windows; w++) {
-        zp_seq *seq;
-        ZP_TRY(zp_seq_open(&seq, e, NULL, err));
-        zp_item item = { seq, t->c->windows.at[w].ids, t->n_tok, ZP_WANT_NONE };
-        struct engine_job job = { .items = &item,
-                                  .n_items = 1,
-                                  .layer_begin = t->layer,
-                                  .layer_end = t->layer + 1,
-                                  .x_in = t->c->at_layer +
-                                          ((size_t)w * e->model->h.n_layer + t->layer) * row };
         struct copy copy = { t, w };
-        e->forward.hooks = (struct forward_hooks){ .arg = &copy, .at_qkv = copy_qk };
-        zp_status status = engine_run(e, &job, err);
-        e->forward.hooks = (struct forward_hooks){ 0 };
-        zp_seq_close(seq);
-        ZP_TRY(status);
+        struct forward_hooks hooks = { .arg = &copy, .at_qkv = copy_qk };
+        const float *x_in = t->c->at_layer + ((size_t)w * h->n_layer + t->layer) * row;
+        ZP_TRY(score_layers(t->c->engine, &t->c->windows.at[w], t->layer, t->layer + 1, x_in, NULL,
+                            &hooks, err));
     }
     return ZP_OK;
 }

@@ -126,18 +126,6 @@ static const struct retrieval_case *probe_at(const struct probes *p, size_t i)
     return i < p->sets[0].n ? &p->sets[0].cases[i] : &p->sets[1].cases[i - p->sets[0].n];
 }
 
-struct keep {
-    float *to;
-    size_t row;
-};
-
-static void keep_stream(void *arg, uint32_t layer, size_t n_tok, const float *x)
-{
-    struct keep *k = arg;
-    (void)n_tok;
-    memcpy(k->to + layer * k->row, x, k->row * sizeof *x);
-}
-
 static zp_status probes_fill(struct probes *p, struct calib *c, size_t n_each, uint64_t seed,
                              zp_err *err)
 {
@@ -152,12 +140,8 @@ static zp_status probes_fill(struct probes *p, struct calib *c, size_t n_each, u
     for (size_t i = 0; i < p->n; i++) {
         const struct retrieval_case *rc = probe_at(p, i);
         struct window w = { rc->ids, rc->n, 0 };
-        struct keep keep = { p->at_layer + i * n_layer * row, row };
         bool right;
-        c->engine->forward.hooks = (struct forward_hooks){ .arg = &keep, .at_layer = keep_stream };
-        zp_status status = score_hidden(c->engine, &w, 0, NULL, p->x, err);
-        c->engine->forward.hooks = (struct forward_hooks){ 0 };
-        ZP_TRY(status);
+        ZP_TRY(calib_keep(c, &w, p->at_layer + i * n_layer * row, p->x, err));
         ZP_TRY(retrieval_score(c->engine, rc, p->x, &p->nll[i], &right, err));
     }
     return ZP_OK;

@@ -364,21 +364,9 @@ static void copy_qkv(void *arg, uint32_t layer, size_t n_tok, const float *q, co
 
 static zp_status run_layer(struct scanlocal *s, const struct window *w, uint32_t layer, zp_err *err)
 {
-    zp_seq *seq;
-    struct zp_engine *e = s->c->engine;
-    ZP_TRY(zp_seq_open(&seq, e, NULL, err));
-    zp_item item = { seq, w->ids, w->n, ZP_WANT_NONE };
-    struct engine_job job = { .items = &item,
-                              .n_items = 1,
-                              .layer_begin = layer,
-                              .layer_end = layer + 1,
-                              .x_in = layer ? s->x[layer % 2] : NULL,
-                              .x_out = s->x[(layer + 1) % 2] };
-    e->forward.hooks = (struct forward_hooks){ .arg = s, .at_qkv = copy_qkv };
-    zp_status status = engine_run(e, &job, err);
-    e->forward.hooks = (struct forward_hooks){ 0 };
-    zp_seq_close(seq);
-    return status;
+    struct forward_hooks hooks = { .arg = s, .at_qkv = copy_qkv };
+    return score_layers(s->c->engine, w, layer, layer + 1, layer ? s->x[layer % 2] : NULL,
+                        s->x[(layer + 1) % 2], &hooks, err);
 }
 
 static void add_sums(struct scanlocal *s, struct local_errors *out)
