@@ -33,9 +33,11 @@ ZP_INLINE void add_products(__m512 acc[BATCH_ROWS][PARTS], const char *from, enu
     for (int c = 0; c < parts; c++)
         w[c] = load16(from + c * 64, c == parts - 1 ? last : (__mmask16)0xffff, half);
     ZP_UNROLL
-    for (int r = 0; r < n; r++) ZP_UNROLL
-    for (int c = 0; c < parts; c++)
-        acc[r][c] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][at]), w[c], acc[r][c]);
+    for (int r = 0; r < n; r++) {
+        ZP_UNROLL
+        for (int c = 0; c < parts; c++)
+            acc[r][c] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][at]), w[c], acc[r][c]);
+    }
 }
 
 ZP_INLINE void fetch(const char *next, int parts)
@@ -50,8 +52,10 @@ ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, si
 {
     __m512 s[BATCH_ROWS][PARTS];
     ZP_UNROLL
-    for (int r = 0; r < n; r++) ZP_UNROLL
-    for (int c = 0; c < PARTS; c++) s[r][c] = _mm512_setzero_ps();
+    for (int r = 0; r < n; r++) {
+        ZP_UNROLL
+        for (int c = 0; c < PARTS; c++) s[r][c] = _mm512_setzero_ps();
+    }
     size_t step = is_bf16 ? 2 : 1;
     for (size_t i = 0; i < d; i += step, k += TILE * 4) {
         add_products(s, k, is_bf16 ? LOW : WHOLE, PARTS, 0xffff, b->q, i, n);
@@ -59,8 +63,10 @@ ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, si
         if (next) fetch(next + i / step * TILE * 4, PARTS);
     }
     ZP_UNROLL
-    for (int r = 0; r < n; r++) ZP_UNROLL
-    for (int c = 0; c < PARTS; c++) _mm512_store_ps(b->p[r] + c * LANES, s[r][c]);
+    for (int r = 0; r < n; r++) {
+        ZP_UNROLL
+        for (int c = 0; c < PARTS; c++) _mm512_store_ps(b->p[r] + c * LANES, s[r][c]);
+    }
 }
 
 /* Scores of one row become weights; m and l move on. */
@@ -119,10 +125,12 @@ ZP_INLINE void add_values(struct attend_batch *b, const char *v, const char *nex
         if (next) fetch(next + at, parts);
     }
     ZP_UNROLL
-    for (int r = 0; r < n; r++) ZP_UNROLL
-    for (int c = 0; c < parts; c++)
-        _mm512_mask_storeu_ps(b->o[r] + c0 + (size_t)c * LANES,
-                              c == parts - 1 ? last : (__mmask16)0xffff, o[r][c]);
+    for (int r = 0; r < n; r++) {
+        ZP_UNROLL
+        for (int c = 0; c < parts; c++)
+            _mm512_mask_storeu_ps(b->o[r] + c0 + (size_t)c * LANES,
+                                  c == parts - 1 ? last : (__mmask16)0xffff, o[r][c]);
+    }
 }
 
 ZP_INLINE void attend_step(struct attend_batch *b, size_t d, bool is_bf16, int n)

@@ -39,15 +39,25 @@ ZP_INLINE __mmask16 rows_of(const struct tile *t, int g, int n_groups)
     return g == n_groups - 1 ? t->last_rows : (__mmask16)0xffff;
 }
 
+/* The same place of the next panel. */
+ZP_INLINE void fetch_panel(const uint8_t *w, size_t w_step, size_t at, int n_groups)
+{
+    ZP_UNROLL
+    for (int g = 0; g < n_groups; g++)
+        _mm_prefetch((const char *)w + (size_t)(n_groups + g) * w_step + at, _MM_HINT_T1);
+}
+
 ZP_INLINE void multiply(const struct tile *t, enum kern_form form, int n_groups, int n_tok)
 {
     __m512 acc[MAX_GROUPS][MAX_TOK];
     ZP_UNROLL
-    for (int g = 0; g < n_groups; g++) ZP_UNROLL
-    for (int i = 0; i < n_tok; i++)
-        acc[g][i] = t->first ? _mm512_setzero_ps()
-                             : _mm512_maskz_loadu_ps(rows_of(t, g, n_groups),
-                                                     t->y + (size_t)i * t->y_step + g * R);
+    for (int g = 0; g < n_groups; g++) {
+        ZP_UNROLL
+        for (int i = 0; i < n_tok; i++)
+            acc[g][i] = t->first ? _mm512_setzero_ps()
+                                 : _mm512_maskz_loadu_ps(rows_of(t, g, n_groups),
+                                                         t->y + (size_t)i * t->y_step + g * R);
+    }
     const uint8_t *w = t->w;
     const float *x = t->x;
     size_t k_bytes = R * (form == KERN_F32 ? 4 : 2);
@@ -55,25 +65,22 @@ ZP_INLINE void multiply(const struct tile *t, enum kern_form form, int n_groups,
     for (size_t k = 0; k < n_k; k++) {
         __m512 wk[MAX_GROUPS];
         ZP_UNROLL
-        for (int g = 0; g < n_groups; g++) {
-            const uint8_t *from = w + (size_t)g * w_step;
-            wk[g] = load_weights(from, k, form);
-            if (t->fetch_next)
-                _mm_prefetch((const char *)from + (size_t)n_groups * w_step + k * k_bytes,
-                             _MM_HINT_T1);
-        }
+        for (int g = 0; g < n_groups; g++) wk[g] = load_weights(w + (size_t)g * w_step, k, form);
         ZP_UNROLL
         for (int i = 0; i < n_tok; i++) {
             __m512 xk = _mm512_set1_ps(x[(size_t)i * x_step + k]);
             ZP_UNROLL
             for (int g = 0; g < n_groups; g++) acc[g][i] = _mm512_fmadd_ps(wk[g], xk, acc[g][i]);
         }
+        if (t->fetch_next) fetch_panel(w, w_step, k * k_bytes, n_groups);
     }
     ZP_UNROLL
-    for (int g = 0; g < n_groups; g++) ZP_UNROLL
-    for (int i = 0; i < n_tok; i++)
-        _mm512_mask_storeu_ps(t->y + (size_t)i * t->y_step + g * R, rows_of(t, g, n_groups),
-                              acc[g][i]);
+    for (int g = 0; g < n_groups; g++) {
+        ZP_UNROLL
+        for (int i = 0; i < n_tok; i++)
+            _mm512_mask_storeu_ps(t->y + (size_t)i * t->y_step + g * R, rows_of(t, g, n_groups),
+                                  acc[g][i]);
+    }
 }
 
 /* The row and token counts of a tile become constants here; rows come in panels of 4, 2 or 1. */

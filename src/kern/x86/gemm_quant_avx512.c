@@ -116,9 +116,11 @@ ZP_INLINE void add_group(const struct tile *t, __m512 total[MAX_GROUPS][MAX_TOK]
     __m512i acc[MAX_GROUPS][MAX_TOK];
     const int8_t *x = t->xq + b * PACK_BLOCK;
     ZP_UNROLL
-    for (int i = 0; i < n_tok; i++) ZP_UNROLL
-    for (int g = 0; g < n_groups; g++)
-        acc[g][i] = _mm512_set1_epi32(-group_sum(t, i, b, k_group, part) * (int32_t)t->offset);
+    for (int i = 0; i < n_tok; i++) {
+        ZP_UNROLL
+        for (int g = 0; g < n_groups; g++)
+            acc[g][i] = _mm512_set1_epi32(-group_sum(t, i, b, k_group, part) * (int32_t)t->offset);
+    }
     if (form == KERN_Q8)
         dot_q8(acc, block, t->w_step, x, t->x_stride, k_group, part, n_groups, n_tok);
     else dot_q4(acc, block, t->w_step, x, t->x_stride, k_group, part, n_groups, n_tok);
@@ -164,8 +166,10 @@ ZP_INLINE void multiply(const struct tile *t, enum kern_form form, int k_group, 
 {
     __m512 total[MAX_GROUPS][MAX_TOK];
     ZP_UNROLL
-    for (int g = 0; g < n_groups; g++) ZP_UNROLL
-    for (int i = 0; i < n_tok; i++) total[g][i] = _mm512_setzero_ps();
+    for (int g = 0; g < n_groups; g++) {
+        ZP_UNROLL
+        for (int i = 0; i < n_tok; i++) total[g][i] = _mm512_setzero_ps();
+    }
     const uint8_t *block = t->w;
     for (size_t b = 0; b < t->n_blocks; b++, block += t->at.bytes) {
         if (t->fetch_next)
@@ -175,10 +179,13 @@ ZP_INLINE void multiply(const struct tile *t, enum kern_form form, int k_group, 
             add_group(t, total, form, k_group, block, b, part, n_groups, n_tok);
     }
     ZP_UNROLL
-    for (int g = 0; g < n_groups; g++) ZP_UNROLL
-    for (int i = 0; i < n_tok; i++)
-        _mm512_mask_storeu_ps(t->y + (size_t)i * t->y_step + g * R,
-                              g == n_groups - 1 ? t->last_rows : (__mmask16)0xffff, total[g][i]);
+    for (int g = 0; g < n_groups; g++) {
+        ZP_UNROLL
+        for (int i = 0; i < n_tok; i++)
+            _mm512_mask_storeu_ps(t->y + (size_t)i * t->y_step + g * R,
+                                  g == n_groups - 1 ? t->last_rows : (__mmask16)0xffff,
+                                  total[g][i]);
+    }
 }
 
 ZP_INLINE void multiply_tokens(const struct tile *t, enum kern_form form, int k_group, int n_groups,
