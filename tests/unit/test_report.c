@@ -16,7 +16,7 @@
 #include "report/canvas.h"
 
 /* Read by the leak sanitizer where there is one: fontconfig, under cairo, keeps its caches. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libfontconfig";
