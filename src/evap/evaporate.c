@@ -198,7 +198,8 @@ static zp_status try_once(struct job *j, zp_err *err)
 static zp_status keep_promise(struct job *j, zp_err *err)
 {
     double budget = j->o->plan.budget_kl;
-    size_t fits = 0, grain = j->p.n_units / 128;
+    /* heads, layers and pairs are few and weigh much: to the last one */
+    size_t fits = 0, grain = j->p.units[0].kind == UNIT_GATE ? j->p.n_units / 128 : 0;
     bool any = false, up_tried = false;
     for (;;) {
         ZP_TRY(try_once(j, err));
