@@ -336,7 +336,8 @@ def main():
         "reference_sha256": hashes(args.reference) if args.reference else None,
         "prompts": prompts,
         "zerope": {
-            n: {k: e[k] for k in ("n_tokens", "nll_mean", "top") if k in e}
+            n: {k: e[k] for k in ("n_tokens", "nll_mean") if k in e}
+            | {"top": [{k: t[k] for k in ("id", "logprob")} for t in e["top"]]}
             for n, e in expected.items()
         },
         "checks": checks,
