@@ -55,6 +55,20 @@ static zp_status original_states(struct calib *c, zp_err *err)
     return ZP_OK;
 }
 
+zp_status calib_restart_at(struct calib *c, const struct gateset *g, zp_err *err)
+{
+    size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
+    zp_status status = ZP_OK;
+    float *x = mem_array(MEM_EVAP, row, sizeof *x);
+    ZP_FAIL_IF(!x, err, ZP_NO_MEMORY, "not enough memory for hidden states");
+    gateset_apply(g, c->engine);
+    for (uint32_t i = 0; i < c->n_restart && status == ZP_OK; i++)
+        status = calib_keep(c, &c->windows.at[i], c->at_layer + i * n_layer * row, x, err);
+    gateset_release(c->engine);
+    mem_free(x);
+    return status;
+}
+
 static zp_status fill(struct calib *c, const struct calib_options *o, zp_err *err)
 {
     c->progress = o->progress;

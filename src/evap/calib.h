@@ -13,8 +13,8 @@ struct calib {
     uint32_t n_ctx;
     struct windows windows; /* planning windows, n_ctx ids each */
     struct hidden base;     /* original's last hidden states of all windows */
-    /* the stream before each layer for the first n_restart windows: (n_restart, n_layer, n_ctx,
-     * d_model) */
+    /* the stream before each layer for the first n_restart windows, of the original unless
+     * calib_restart_at says otherwise: (n_restart, n_layer, n_ctx, d_model) */
     float *at_layer;
     uint32_t n_restart;
     struct score_range range;
@@ -37,8 +37,11 @@ zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uin
 zp_status calib_keep(struct calib *c, const struct window *w, float *at_layer, float *x_out,
                      zp_err *err);
 
+/* From now on calib_kl restarts from the streams of a model with g applied: changes on top of g. */
+zp_status calib_restart_at(struct calib *c, const struct gateset *g, zp_err *err);
+
 /* Mean KL(original || changed) over the first n_windows, computed from layer `from` on. The first
- * n_restart windows start there; others at 0. per_window may be NULL. */
+ * n_restart windows start there; others at 0. */
 zp_status calib_kl(struct calib *c, const struct gateset *g, uint32_t from, uint32_t n_windows,
                    double *kl, zp_err *err);
 

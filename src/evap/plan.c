@@ -104,15 +104,20 @@ static void rank_layers(struct plan *p, const struct scan *s)
     qsort(p->units, p->n_units, sizeof *p->units, by_cost);
 }
 
+/* What making a head local costs: prose KL does not see retrieval, so its loss is added. */
+static double local_cost(const struct scan *s, size_t head, double kl)
+{
+    return kl + retrieval_weight * fmax(0.0, s->nll_rise[head] - rise_noise);
+}
+
 static void rank_local(struct plan *p, const struct scan *s)
 {
     for (uint16_t l = 0; l < s->n_layer; l++)
         for (uint16_t k = 0; k < s->n_kv; k++) {
             size_t h = (size_t)l * s->n_kv + k;
             if (s->kl_local[h] < 0.0) continue;
-            double rise = fmax(0.0, s->nll_rise[h] - rise_noise);
-            double cost = s->kl_local[h] + retrieval_weight * rise;
-            p->units[p->n_units++] = (struct unit){ UNIT_LOCAL, l, k, 0, cost };
+            p->units[p->n_units++] =
+                (struct unit){ UNIT_LOCAL, l, k, 0, local_cost(s, h, s->kl_local[h]) };
         }
     qsort(p->units, p->n_units, sizeof *p->units, by_cost);
 }
@@ -199,6 +204,41 @@ static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *
     return ZP_OK;
 }
 
+/* The heads behind the first `kept` by what each costs on top of those (N2). */
+static zp_status rank_local_again(struct plan *p, struct calib *c, const struct scan *s,
+                                  size_t kept, zp_err *err)
+{
+    double kl_kept;
+    ZP_TRY(plan_use(p, c, NULL, kept, err));
+    ZP_TRY(calib_restart_at(c, &p->set, err));
+    ZP_TRY(calib_kl(c, &p->set, 0, c->n_restart, &kl_kept, err));
+    for (size_t i = kept; i < p->n_units; i++) {
+        struct unit *u = &p->units[i];
+        size_t head = (size_t)u->layer * s->n_kv + u->kv;
+        struct gateset g;
+        double kl;
+        ZP_TRY(gateset_copy(&g, &p->set, err));
+        use_unit(p, &g, u);
+        zp_status status = calib_kl(c, &g, u->layer, c->n_restart, &kl, err);
+        gateset_free(&g);
+        ZP_TRY(status);
+        u->cost = local_cost(s, head, kl - kl_kept);
+        ZP_TRY(calib_step(c, "local heads on top of others", i + 1 - kept, p->n_units - kept, err));
+    }
+    qsort(p->units + kept, p->n_units - kept, sizeof *p->units, by_cost);
+    return ZP_OK;
+}
+
+static zp_status plan_local(struct plan *p, struct calib *c, const struct scan *s, double target,
+                            zp_err *err)
+{
+    rank_local(p, s);
+    ZP_TRY(plan_search(p, c, NULL, 0, p->n_units, 0, target, err));
+    size_t kept = p->n_used / 2;
+    ZP_TRY(rank_local_again(p, c, s, kept, err));
+    return plan_search(p, c, NULL, kept, p->n_units, 0, target, err);
+}
+
 static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s,
                            const zp_plan_options *o, struct fold *fold, double target, zp_err *err)
 {
@@ -216,8 +256,7 @@ static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s
         return plan_search(p, c, fold, 0, p->n_units, 0, target, err);
     }
     if (o->local_window) {
-        rank_local(p, s);
-        ZP_TRY(plan_search(p, c, NULL, 0, p->n_units, 0, target, err));
+        ZP_TRY(plan_local(p, c, s, target, err));
     } else if (o->layers) {
         rank_layers(p, s);
         ZP_TRY(plan_search(p, c, NULL, 0, p->n_units, 0, target, err));
