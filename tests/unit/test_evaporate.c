@@ -1,0 +1,146 @@
+/* test_evaporate.c: scan, plan, snap and verify on a small random model, in every way of choosing:
+ * the promise holds for the written file, the file does what its report says, and a file can be
+ * evaporated again. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+#include <zerope/evap.h>
+#include <zerope/zerope.h>
+
+#define CHECK(call)                                                        \
+    do {                                                                   \
+        zp_err check_err = { 0 }, *err = &check_err;                       \
+        if ((call) != ZP_OK) fail_msg("%s: %s", #call, check_err.message); \
+    } while (0)
+
+#define MODEL ZP_TEST_DATA "/arch/gguf/gguf-llama-linear.gguf"
+#define TEXT ZP_TEST_DATA "/prose.txt"
+
+enum { CTX = 512, REACH = 64, GATES = 16, HEADS = 4 }; /* bytes are tokens here: prompts are long */
+
+static char folder[] = "/tmp/zerope-evaporate-XXXXXX";
+
+static const char *in_folder(const char *name)
+{
+    static char path[4][128];
+    static int next;
+    char *out = path[next++ % 4];
+    snprintf(out, sizeof path[0], "%s/%s", folder, name);
+    return out;
+}
+
+static json_t *evaporate(const char *model, zp_plan_options plan, const char *out)
+{
+    zp_evaporate_options o = { .scan = { .n_ctx = CTX, .n_threads = 2 }, .plan = plan };
+    char *text = NULL;
+    o.plan.n_threads = 2;
+    CHECK(zp_evaporate_run(model, TEXT, &o, out, &text, err));
+    json_t *report = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(report);
+    zp_free(text);
+    return report;
+}
+
+static double number(const json_t *report, const char *key)
+{
+    const json_t *v = json_object_get(report, key);
+    if (!json_is_number(v)) fail_msg("%s is missing or no number", key);
+    return json_number_value(v);
+}
+
+/* The report keeps the promise and says what the file says; verify agrees. */
+static void check_promise(const json_t *report, const char *file, double budget)
+{
+    zp_model *m;
+    zp_model_info info;
+    zp_verify_options o = { .n_threads = 2 };
+    char *text = NULL;
+    assert_true(number(report, "kl_hi") <= budget);
+    assert_true(number(report, "kl_mean") <= number(report, "kl_hi"));
+    assert_int_equal(number(report, "ctx"), CTX);
+    CHECK(zp_model_open(&m, file, NULL, err));
+    zp_model_describe(m, &info);
+    assert_int_equal(info.gates_closed, number(report, "closed"));
+    assert_int_equal(info.heads_local, number(report, "heads_local"));
+    assert_int_equal(info.layers_none, number(report, "layers_none"));
+    assert_int_equal(info.n_ctx_validated, CTX);
+    zp_model_close(m);
+    CHECK(zp_verify_run(file, MODEL, TEXT, &o, &text, err));
+    zp_free(text);
+}
+
+static void check_choice(zp_plan_options plan, const char *name)
+{
+    static const double budgets[] = { 1e-7, 3e-6, 1e-4 };
+    double before = -1.0;
+    for (size_t i = 0; i < 3; i++) {
+        plan.budget_kl = budgets[i];
+        json_t *report = evaporate(MODEL, plan, in_folder(name));
+        double closed = number(report, "closed") + number(report, "heads_local");
+        printf("  %-14s budget %g: %g gates, %g heads local, upper bound %.3g\n", name, budgets[i],
+               number(report, "closed"), number(report, "heads_local"), number(report, "kl_hi"));
+        check_promise(report, in_folder(name), budgets[i]);
+        assert_true(closed >= before);
+        before = closed;
+        json_decref(report);
+    }
+    assert_true(before > 0.0);
+}
+
+static void test_gate_by_gate(void **state)
+{
+    (void)state;
+    check_choice((zp_plan_options){ 0 }, "gates.gguf");
+    check_choice((zp_plan_options){ .no_fold = true }, "no-fold.gguf");
+}
+
+static void test_same_pairs_everywhere(void **state)
+{
+    (void)state;
+    check_choice((zp_plan_options){ .uniform = true }, "uniform.gguf");
+    check_choice((zp_plan_options){ .uniform_slow = true }, "slow.gguf");
+}
+
+static void test_whole_layers(void **state)
+{
+    (void)state;
+    check_choice((zp_plan_options){ .layers = true }, "layers.gguf");
+}
+
+static void test_local_heads(void **state)
+{
+    (void)state;
+    check_choice((zp_plan_options){ .local_window = REACH }, "local.gguf");
+}
+
+static void test_again(void **state)
+{
+    (void)state;
+    json_t *first = evaporate(MODEL, (zp_plan_options){ .budget_kl = 3e-6 }, in_folder("1.gguf"));
+    json_t *second =
+        evaporate(in_folder("1.gguf"), (zp_plan_options){ .budget_kl = 1.0 }, in_folder("2.gguf"));
+    assert_true(number(second, "closed") >= number(first, "closed"));
+    assert_int_equal(number(second, "closed"), GATES);
+    json_decref(first);
+    json_decref(second);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gate_by_gate),          cmocka_unit_test(test_whole_layers),
+        cmocka_unit_test(test_same_pairs_everywhere), cmocka_unit_test(test_local_heads),
+        cmocka_unit_test(test_again),
+    };
+    if (!mkdtemp(folder)) return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
