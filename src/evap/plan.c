@@ -130,17 +130,27 @@ static zp_status measure(struct plan *p, struct calib *c, struct fold *fold, siz
     ZP_TRY(plan_use(p, c, fold, n, err));
     ZP_TRY(calib_kl(c, &p->set, 0, (uint32_t)c->windows.n, kl, err));
     p->kl_mean = *kl;
-    return calib_step(c, "measuring the plan: closed so far", n, p->n_units, err);
+    return ZP_OK;
+}
+
+/* Halvings until `range` units are no more than the grain. */
+static uint64_t steps_of(size_t range, size_t grain)
+{
+    uint64_t n = 0;
+    for (; range > grain; range /= 2) n++;
+    return n;
 }
 
 zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi,
                       size_t grain, double target, zp_err *err)
 {
     double kl_lo = p->kl_mean;
-    while (hi - lo > grain) {
+    for (uint64_t step = 1; hi - lo > grain; step++) {
         size_t mid = lo + (hi - lo + 1) / 2; /* above lo: the range shrinks each time */
+        uint64_t more = steps_of(hi - mid, grain);
         double kl;
         ZP_TRY(measure(p, c, fold, mid, &kl, err));
+        ZP_TRY(calib_step(c, "how far the order fits", step, step + more, err));
         if (kl <= target) lo = mid, kl_lo = kl;
         else hi = mid - 1;
     }

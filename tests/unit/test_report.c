@@ -15,13 +15,6 @@
 #include "base/os.h"
 #include "report/canvas.h"
 
-/* Read by the leak sanitizer where there is one: fontconfig, under cairo, keeps its caches. */
-__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:libfontconfig";
-}
-
 static char folder[] = "/tmp/zerope-report-XXXXXX";
 
 static char *path_of(const char *name)
