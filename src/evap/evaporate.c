@@ -312,9 +312,6 @@ static zp_status run(struct job *j, char **json, zp_err *err)
                "a KL budget above 0 is needed (--budget-kl)");
     struct calib_options co = bench_options(j->model, j->text, &j->scan_options);
     ZP_TRY(calib_open(&j->c, &co, err));
-    ZP_FAIL_IF(j->c.model->gguf.folder, err, ZP_UNSUPPORTED,
-               "%s: evaporate writes GGUF, and cannot store a folder's tokenizer.json in it yet: "
-               "convert the folder to GGUF first", j->model);
     if (!o->plan.no_fold && fold_is_possible(&j->c)) {
         ZP_TRY(fold_open(&j->fold_memory, &j->c, err));
         j->fold = &j->fold_memory;

@@ -144,9 +144,8 @@ static zp_status make_stock(struct export_job *j, zp_err *err)
 static zp_status add_copies(struct export_job *j, zp_err *err)
 {
     static const char *const names[] = {
-        "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "vocab.json", "merges.txt", "tokenizer.model", "generation_config.json",
-        "chat_template.jinja",
+        "special_tokens_map.json", "added_tokens.json", "vocab.json",
+        "merges.txt", "tokenizer.model", "generation_config.json",
     };
     const char *folder = j->m->gguf.folder;
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
@@ -156,7 +155,6 @@ static zp_status add_copies(struct export_job *j, zp_err *err)
         snprintf(path, size, "%s/%s", folder, names[i]);
         if (!os_exists(path)) continue;
         j->files[j->n_files++] = (struct hf_file){ .name = names[i], .copy_from = path };
-        if (i == 0) j->has_tokenizer = true;
     }
     return ZP_OK;
 }
@@ -173,7 +171,7 @@ static zp_status add_tokenizer(struct export_job *j, zp_err *err)
 {
     const struct tokenizer *t = j->m->tokenizer;
     zp_err why = { 0 };
-    if (!hftokenizer_is_possible(&j->m->gguf, t)) return ZP_OK;
+    if (!hftokenizer_is_possible(t)) return ZP_OK;
     zp_status status = hftokenizer_write(&j->m->gguf, t, &j->tokenizer, &why);
     if (status == ZP_UNSUPPORTED) return ZP_OK;
     ZP_FAIL_IF(status != ZP_OK, err, status, "%s", why.message);
@@ -186,13 +184,10 @@ static zp_status add_tokenizer(struct export_job *j, zp_err *err)
 
 static zp_status write_folder(struct export_job *j, zp_err *err)
 {
-    j->has_tokenizer = false; /* keys of GGUF are no files of a folder */
-    if (j->m->gguf.folder) {
-        ZP_TRY(add_copies(j, err));
-    } else {
-        ZP_TRY(add_tokenizer(j, err));
-        add_text(j, "chat_template.jinja", j->m->template_text);
-    }
+    /* other keys of GGUF are no files of a folder */
+    j->has_tokenizer = gguf_edit_find_key(&j->edit, "tokenizer.huggingface.json") != NULL;
+    if (j->m->gguf.folder) ZP_TRY(add_copies(j, err));
+    if (!j->has_tokenizer) ZP_TRY(add_tokenizer(j, err));
     struct hf_write_options options = { .files = j->files, .n_files = j->n_files };
     return hf_write(j->out, &j->edit, &options, err);
 }
@@ -262,7 +257,8 @@ static zp_status export_own(struct export_job *j, zp_err *err)
     ZP_TRY(gguf_edit_init(&j->edit, &j->m->gguf, err));
     j->n_ctx = j->m->position.n_ctx_validated;
     if (!j->n_ctx) j->n_ctx = j->m->h.n_ctx_train;
-    j->has_tokenizer = gguf_edit_find_key(&j->edit, "tokenizer.ggml.model") != NULL;
+    j->has_tokenizer = gguf_edit_find_key(&j->edit, "tokenizer.ggml.model") != NULL ||
+                       gguf_edit_find_key(&j->edit, "tokenizer.huggingface.json") != NULL;
     ZP_TRY(gguf_edit_write(&j->edit, j->out, err));
     return read_back(j, err);
 }

@@ -44,9 +44,7 @@ struct gguf {
     struct gguf_tensor *tensors; /* file order, shard after shard */
     uint32_t n_tensors;
     uint64_t file_bytes; /* all shards */
-    /* Hugging Face folder: its path and the files the tokenizer needs (NULL where missing); all
-     * NULL for GGUF. */
-    const char *folder, *tokenizer_json, *tokenizer_config_json, *chat_template_jinja;
+    const char *folder;  /* of a Hugging Face model; NULL for GGUF */
     /* private */
     struct os_map *maps;
     uint32_t n_maps;

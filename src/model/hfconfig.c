@@ -5,11 +5,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "base/os.h"
 #include "base/status.h"
 #include "kern/quant.h"
 #include "model/hftensors.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)
+#define MAX_TOKENIZER_BYTES ((size_t)256 << 20)
 
 struct opening {
     struct gguf_edit e;
@@ -82,6 +84,66 @@ static zp_status put_file_type(struct gguf_edit *e, zp_err *err)
                           : gguf_edit_set_u32(e, "general.file_type", traits->file_type, err);
 }
 
+/* ---- texts */
+
+/* The file as a key; no file, no key. */
+static zp_status put_text(struct gguf_edit *e, const char *folder, const char *name,
+                          const char *key, size_t most, zp_err *err)
+{
+    const char *path;
+    ZP_TRY(join_if_exists(e, folder, name, &path, err));
+    if (path == NULL) return ZP_OK;
+    struct buffer text = buffer_with_max(MEM_META, most);
+    zp_status status = os_read_file(path, &text, err);
+    if (status == ZP_OK)
+        status = gguf_edit_set_strn(e, key, (const char *)text.data, text.size, err);
+    buffer_free(&text);
+    return status;
+}
+
+/* "chat_template" of tokenizer_config.json: a text, or a list of {name, template} of which the one
+ * named default counts. */
+static const char *configured_template(const json_t *config)
+{
+    const json_t *found = json_object_get(config, "chat_template"), *item;
+    size_t i;
+    if (!json_is_array(found)) return json_string_value(found);
+    json_array_foreach(found, i, item) {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name && strcmp(name, "default") == 0)
+            return json_string_value(json_object_get(item, "template"));
+    }
+    return NULL;
+}
+
+/* A configuration that cannot be read is reported where the tokenizer is opened. */
+static zp_status put_template(struct gguf_edit *e, const char *folder, zp_err *err)
+{
+    const char *path;
+    json_t *config;
+    zp_err why = { 0 };
+    ZP_TRY(put_text(e, folder, "chat_template.jinja", "tokenizer.chat_template", MAX_CONFIG_BYTES,
+                    err));
+    if (gguf_edit_find_key(e, "tokenizer.chat_template")) return ZP_OK;
+    ZP_TRY(join_if_exists(e, folder, "tokenizer_config.json", &path, err));
+    if (path == NULL) return ZP_OK;
+    zp_status status = json_read_file(path, MAX_CONFIG_BYTES, &config, &why);
+    ZP_FAIL_IF(status == ZP_NO_MEMORY, err, status, "%s", why.message);
+    const char *text = status == ZP_OK ? configured_template(config) : NULL;
+    status = text ? gguf_edit_set_str(e, "tokenizer.chat_template", text, err) : ZP_OK;
+    json_decref(config);
+    return status;
+}
+
+static zp_status put_texts(struct gguf_edit *e, const char *folder, zp_err *err)
+{
+    ZP_TRY(put_text(e, folder, "tokenizer.json", "tokenizer.huggingface.json",
+                    MAX_TOKENIZER_BYTES, err));
+    ZP_TRY(put_text(e, folder, "tokenizer_config.json", "zerope.tokenizer.config",
+                    MAX_CONFIG_BYTES, err));
+    return put_template(e, folder, err);
+}
+
 /* ---- the hand-over */
 
 static void give_blocks(struct gguf *g, struct opening *o)
@@ -98,9 +160,6 @@ static void give_blocks(struct gguf *g, struct opening *o)
 static zp_status hand_over(struct gguf *g, struct opening *o, const char *folder, zp_err *err)
 {
     for (uint32_t i = 0; i < o->s.n_maps; i++) g->file_bytes += o->s.maps[i].size;
-    ZP_TRY(join_if_exists(&o->e, folder, "tokenizer.json", &g->tokenizer_json, err));
-    ZP_TRY(join_if_exists(&o->e, folder, "tokenizer_config.json", &g->tokenizer_config_json, err));
-    ZP_TRY(join_if_exists(&o->e, folder, "chat_template.jinja", &g->chat_template_jinja, err));
     g->folder = arena_strndup(&o->e.arena, folder, strlen(folder));
     g->path = mem_strdup(MEM_META, folder);
     ZP_FAIL_IF(g->folder == NULL || g->path == NULL, err, ZP_NO_MEMORY,
@@ -123,6 +182,7 @@ static zp_status fill(struct gguf *g, struct opening *o, const char *folder,
     ZP_TRY(read_config(o, config, err));
     ZP_TRY(read_generation(o, folder, err));
     ZP_TRY(put_name(&o->e, folder, err));
+    ZP_TRY(put_texts(&o->e, folder, err));
     ZP_TRY(safetensors_open_folder(&o->s, folder, err));
     ZP_TRY(hftensors_read(&o->s, &o->c, folder, &o->e, &o->blocks, err));
     ZP_TRY(put_file_type(&o->e, err));

@@ -19,9 +19,9 @@ static const struct pretok_row *row_of(const struct tokenizer *t)
     return pretok_find(info->pre, strlen(info->pre));
 }
 
-bool hftokenizer_is_possible(const struct gguf *g, const struct tokenizer *t)
+bool hftokenizer_is_possible(const struct tokenizer *t)
 {
-    return t != NULL && g->folder == NULL && row_of(t) != NULL;
+    return t != NULL && row_of(t) != NULL;
 }
 
 /* ---- tokens */
@@ -230,7 +230,7 @@ zp_status hftokenizer_write(const struct gguf *g, const struct tokenizer *t, cha
 {
     struct json_build w;
     *json = NULL;
-    ZP_FAIL_IF(!hftokenizer_is_possible(g, t), err, ZP_UNSUPPORTED,
+    ZP_FAIL_IF(!hftokenizer_is_possible(t), err, ZP_UNSUPPORTED,
                "this tokenizer cannot be written as tokenizer.json (only byte-level BPE can)");
     json_build_open(&w, err);
     zp_status status = write_document(&w, g, t, err);

@@ -7,7 +7,7 @@
 #include "model/tokenizer.h"
 
 /* Only byte-level BPE ("gpt2") with a known pre-tokeniser can be written. */
-bool hftokenizer_is_possible(const struct gguf *g, const struct tokenizer *t);
+bool hftokenizer_is_possible(const struct tokenizer *t);
 /* t: made from g's keys. *json is released with mem_free. Texts that are not UTF-8, and merges of
  * another form than "left right": ZP_UNSUPPORTED. */
 zp_status hftokenizer_write(const struct gguf *g, const struct tokenizer *t, char **json,

@@ -260,6 +260,24 @@ static zp_status write_file(struct writing *w, const char *folder, const struct 
     return status;
 }
 
+/* The texts hf_open keeps as keys. */
+static zp_status write_texts(struct writing *w, const char *folder, zp_err *err)
+{
+    static const char *const texts[][2] = {
+        { "tokenizer.huggingface.json", "tokenizer.json" },
+        { "zerope.tokenizer.config", "tokenizer_config.json" },
+        { "tokenizer.chat_template", "chat_template.jinja" },
+    };
+    for (size_t i = 0; i < ZP_COUNT(texts); i++) {
+        const struct gguf_kv *kv = gguf_edit_find_key(w->e, texts[i][0]);
+        if (kv == NULL || kv->is_array || kv->type != GGUF_STR) continue;
+        struct gguf_str text = gguf_item_str(kv, 0);
+        struct hf_file file = { .name = texts[i][1], .data = text.data, .size = text.size };
+        ZP_TRY(write_file(w, folder, &file, err));
+    }
+    return ZP_OK;
+}
+
 static zp_status write_config(struct writing *w, const char *folder, const json_t *root,
                               zp_err *err)
 {
@@ -298,6 +316,7 @@ static zp_status write_all(struct writing *w, const char *folder,
     ZP_TRY(os_make_folders(folder, err));
     uint64_t max_bytes = options == NULL ? 0 : options->max_shard_bytes;
     ZP_TRY(safetensors_write_folder(folder, w->out, w->n, max_bytes, err));
+    ZP_TRY(write_texts(w, folder, err));
     for (uint32_t i = 0; options != NULL && i < options->n_files; i++)
         ZP_TRY(write_file(w, folder, &options->files[i], err));
     return write_config(w, folder, root, err);

@@ -4,7 +4,8 @@
 
 #include "model/gguf_write.h"
 
-/* A file to place in the folder beside config.json and the weights (tokenizer.json, ...). */
+/* A file to place in the folder beside what hf_write makes; it may replace a text made from a
+ * key. */
 struct hf_file {
     const char *name;      /* without '/' */
     const char *copy_from; /* a path; or NULL and */
@@ -23,7 +24,8 @@ struct hf_write_options {
  * zerope.position.* and zerope.attention.* keys, rope patterns outside smollm3, quantised tensors,
  * unknown tensors. rope_freqs.weight becomes llama3 scaling where that gives the same divisors: all
  * pairs closed (>= 1e29) or a real llama3 scaling. Rotation is written in the old spelling
- * (rope_theta, rope_scaling), which transformers 4 and 5 both read. Each file is written atomically
+ * (rope_theta, rope_scaling), which transformers 4 and 5 both read. Texts that hf_open keeps as
+ * keys become files again. Each file is written atomically
  * and config.json last; the folder is made if needed. Over an older model in the same folder, a
  * failure between two files leaves files of both. */
 zp_status hf_write(const char *folder, struct gguf_edit *e, const struct hf_write_options *options,

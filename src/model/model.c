@@ -20,11 +20,14 @@ static zp_status read_file(struct zp_model *m, const char *path, zp_err *err)
 static void open_tokenizer(struct zp_model *m, const char *pre)
 {
     zp_err *err = &m->tokenizer_error;
-    if (m->gguf.folder && m->gguf.tokenizer_json)
-        tokenizer_open_json(&m->tokenizer, m->gguf.tokenizer_json, m->gguf.tokenizer_config_json,
-                            err);
-    else if (!m->gguf.folder && gguf_find_key(&m->gguf, "tokenizer.ggml.model"))
+    struct gguf_str json = { 0 }, config = { 0 };
+    if (gguf_find_key(&m->gguf, "tokenizer.ggml.model"))
         tokenizer_open_gguf(&m->tokenizer, &m->gguf, pre, err);
+    else if (gguf_get_str_or_null(&m->gguf, "tokenizer.huggingface.json", &json, err) != ZP_OK ||
+             gguf_get_str_or_null(&m->gguf, "zerope.tokenizer.config", &config, err) != ZP_OK)
+        return;
+    else if (json.data)
+        tokenizer_open_json(&m->tokenizer, json, config, m->gguf.path, err);
     else
         status_fail(err, ZP_BAD_FILE, __FILE__, __LINE__, "%s: the model comes without a tokenizer",
                     m->gguf.path);
@@ -38,13 +41,6 @@ static zp_status template_source(struct zp_model *m, const char *given, zp_err *
     if (s.data) {
         m->template_text = arena_strndup(&m->arena, s.data, s.size);
         ZP_FAIL_IF(!m->template_text, err, ZP_NO_MEMORY, "not enough memory for the chat template");
-    } else if (m->gguf.chat_template_jinja) {
-        struct buffer b = buffer_with_max(MEM_META, 16u << 20);
-        zp_status status = os_read_file(m->gguf.chat_template_jinja, &b, err);
-        if (status == ZP_OK)
-            m->template_text = arena_strndup(&m->arena, (const char *)b.data, b.size);
-        buffer_free(&b);
-        ZP_TRY(status);
     }
     return ZP_OK;
 }

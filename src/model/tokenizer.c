@@ -68,12 +68,12 @@ zp_status tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g,
     return finish_open(out, tokgguf_fill(*out, g, pre_override, err));
 }
 
-zp_status tokenizer_open_json(struct tokenizer **out, const char *json_path,
-                              const char *config_path, zp_err *err)
+zp_status tokenizer_open_json(struct tokenizer **out, struct gguf_str json, struct gguf_str config,
+                              const char *name, zp_err *err)
 {
     *out = NULL;
     ZP_TRY(create(out, err));
-    return finish_open(out, tokjson_fill(*out, json_path, config_path, err));
+    return finish_open(out, tokjson_fill(*out, json, config, name, err));
 }
 
 void tokenizer_close_parts(struct tokenizer *t)

@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include "base/bytes.h"
 #include "base/status.h"
+#include "model/gguf.h"
 
-struct gguf;
 struct tokenizer;
 
 #define TOKEN_NONE (-1)
@@ -56,9 +56,10 @@ struct tokenizer_info {
  * afterwards. */
 zp_status tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g,
                               const char *pre_override, zp_err *err);
-/* Hugging Face: tokenizer.json and (may be NULL or missing) tokenizer_config.json. */
-zp_status tokenizer_open_json(struct tokenizer **out, const char *json_path,
-                              const char *config_path, zp_err *err);
+/* Hugging Face: the texts of tokenizer.json and tokenizer_config.json (data may be NULL). name is
+ * for messages. */
+zp_status tokenizer_open_json(struct tokenizer **out, struct gguf_str json, struct gguf_str config,
+                              const char *name, zp_err *err);
 void tokenizer_close(struct tokenizer *t); /* NULL is fine */
 
 const struct tokenizer_info *tokenizer_get_info(const struct tokenizer *t);

@@ -3,13 +3,12 @@
  * One deviation, on purpose: special tokens are always looked for in the text as given, also where
  * the file asks for the normalised text, so that which bytes are a message's stays known. */
 #include "model/tokjson.h"
+#include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
-#include "base/os.h"
 #include "model/json_read.h"
 #include "model/tokcomp.h"
 
-#define MAX_JSON ((size_t)256 << 20)
 #define MAX_HOLES 65536
 
 /* A token while the ids are being put in order; text is a view of the JSON. */
@@ -311,27 +310,17 @@ static zp_status fill_from(struct tokenizer *t, json_t *root, json_t *config, co
     return status;
 }
 
-zp_status tokjson_fill(struct tokenizer *t, const char *json_path, const char *config_path,
-                       zp_err *err)
+zp_status tokjson_fill(struct tokenizer *t, struct gguf_str json, struct gguf_str config,
+                       const char *name, zp_err *err)
 {
-    json_t *root = NULL, *config = NULL;
-    zp_status status = json_read_file(json_path, MAX_JSON, &root, err);
-    if (status == ZP_OK && config_path != NULL && os_exists(config_path))
-        status = json_read_file(config_path, MAX_JSON, &config, err);
-    if (status == ZP_OK) status = fill_from(t, root, config, json_path, err);
-    json_decref(config);
-    json_decref(root);
-    return status;
-}
-
-zp_status tokjson_fill_text(struct tokenizer *t, const char *json, size_t json_size,
-                            const char *config, size_t config_size, const char *name, zp_err *err)
-{
+    char at_json[160], at_config[160];
     json_t *root = NULL, *settings = NULL;
-    zp_status status = json_read_text(json, json_size, name, &root, err);
-    if (status == ZP_OK && config != NULL)
-        status = json_read_text(config, config_size, name, &settings, err);
-    if (status == ZP_OK) status = fill_from(t, root, settings, name, err);
+    snprintf(at_json, sizeof at_json, "%.100s: tokenizer.json", gguf_label(name));
+    snprintf(at_config, sizeof at_config, "%.100s: tokenizer_config.json", gguf_label(name));
+    zp_status status = json_read_text(json.data, json.size, at_json, &root, err);
+    if (status == ZP_OK && config.data != NULL)
+        status = json_read_text(config.data, config.size, at_config, &settings, err);
+    if (status == ZP_OK) status = fill_from(t, root, settings, at_json, err);
     json_decref(settings);
     json_decref(root);
     return status;

@@ -228,7 +228,8 @@ static void hostile_json(const char *data, size_t size)
     zp_err err = { 0 };
     t->info.unk = t->info.bos = t->info.eos = TOKEN_NONE;
     static const char text[] = "The abc 12\xC3\xA9  <s>\n";
-    if (tokjson_fill_text(t, data, size, NULL, 0, "fuzz.json", &err) == ZP_OK) {
+    if (tokjson_fill(t, (struct gguf_str){ (const char *)data, size }, (struct gguf_str){ 0 },
+                     "fuzz", &err) == ZP_OK) {
         check_text(t, text, sizeof text - 1, 0, 0);
         check_text(t, text, sizeof text - 1, TOKENIZE_SPECIAL | TOKENIZE_AUTO, 0);
         check_segments(t, text, sizeof text - 1);

@@ -15,12 +15,12 @@ static struct tokenizer *open_case(const json_t *item)
 {
     struct tokenizer *t;
     zp_err err = { 0 };
-    char path[] = "/tmp/zerope-tokenizer-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(json_dumpfd(json_object_get(item, "tokenizer"), fd, JSON_COMPACT), 0);
-    if (tokenizer_open_json(&t, path, NULL, &err) != ZP_OK) fail_msg("%s", err.message);
-    remove(path);
+    char *text = json_dumps(json_object_get(item, "tokenizer"), JSON_COMPACT);
+    assert_non_null(text);
+    struct gguf_str json = { text, strlen(text) };
+    if (tokenizer_open_json(&t, json, (struct gguf_str){ 0 }, "case", &err) != ZP_OK)
+        fail_msg("%s", err.message);
+    free(text);
     return t;
 }
 

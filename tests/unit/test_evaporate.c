@@ -122,6 +122,38 @@ static void test_local_heads(void **state)
     check_choice((zp_plan_options){ .local_window = REACH }, "local.gguf");
 }
 
+/* Ids of a text by the model of that file; *n of them. */
+static int32_t *ids_of(const char *path, size_t *n)
+{
+    static const char text[] = "<s>Naïve 12 texts  \n";
+    zp_model *m;
+    int32_t *ids;
+    CHECK(zp_model_open(&m, path, NULL, err));
+    CHECK(zp_tokenize(m, text, strlen(text), ZP_TOKENS_BOS | ZP_TOKENS_SPECIAL, &ids, n, err));
+    zp_model_close(m);
+    return ids;
+}
+
+static void test_a_folder_brings_its_tokenizer_along(void **state)
+{
+    static const char source[] = ZP_TEST_DATA "/arch/qwen2";
+    (void)state;
+    json_decref(evaporate(source, (zp_plan_options){ .budget_kl = 1e-4 }, in_folder("f.gguf")));
+    char *report = NULL;
+    CHECK(zp_quantize(in_folder("f.gguf"), in_folder("f8.gguf"), "q8_0", NULL, &report, err));
+    zp_free(report);
+    const char *const files[] = { in_folder("f.gguf"), in_folder("f8.gguf") };
+    size_t n, n_other;
+    int32_t *ids = ids_of(source, &n);
+    for (int i = 0; i < 2; i++) {
+        int32_t *other = ids_of(files[i], &n_other);
+        assert_int_equal(n_other, n);
+        assert_memory_equal(other, ids, n * sizeof *ids);
+        zp_free(other);
+    }
+    zp_free(ids);
+}
+
 static void test_again(void **state)
 {
     (void)state;
@@ -139,7 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gate_by_gate),          cmocka_unit_test(test_whole_layers),
         cmocka_unit_test(test_same_pairs_everywhere), cmocka_unit_test(test_local_heads),
-        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_a_folder_brings_its_tokenizer_along), cmocka_unit_test(test_again),
     };
     if (!mkdtemp(folder)) return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -432,15 +432,27 @@ static void test_gemma_gains_get_their_one(void **state)
     gguf_close(&g);
 }
 
-static void test_folders_name_their_tokenizer(void **state)
+static void assert_text_of_file(const struct gguf *g, const char *key, const char *path)
+{
+    zp_err err = {0};
+    struct gguf_str text;
+    struct buffer file = buffer_with_max(MEM_META, 1 << 20);
+    ok(os_read_file(path, &file, &err), &err);
+    ok(gguf_get_str(g, key, &text, &err), &err);
+    assert_int_equal(text.size, file.size);
+    assert_memory_equal(text.data, file.data, file.size);
+    buffer_free(&file);
+}
+
+static void test_folders_bring_their_tokenizer(void **state)
 {
     (void)state;
     struct gguf g;
     zp_err err = {0};
     ok(hf_or_gguf_open(&g, data_path("llama"), &err), &err);
-    assert_string_equal(g.tokenizer_json, data_path("llama/tokenizer.json"));
-    assert_string_equal(g.tokenizer_config_json, data_path("llama/tokenizer_config.json"));
-    assert_null(g.chat_template_jinja);
+    assert_text_of_file(&g, "tokenizer.huggingface.json", data_path("llama/tokenizer.json"));
+    assert_text_of_file(&g, "zerope.tokenizer.config", data_path("llama/tokenizer_config.json"));
+    assert_null(gguf_find_key(&g, "tokenizer.chat_template"));
     assert_string_equal(g.folder, data_path("llama"));
     gguf_close(&g);
     ok(hf_or_gguf_open(&g, data_path("gguf/gguf-llama-linear.gguf"), &err), &err);
@@ -475,6 +487,39 @@ static void assert_folder(zp_status expected, const char *part)
     if (strstr(err.message, part) == NULL) fail_msg("\"%s\" lacks \"%s\"", err.message, part);
     gguf_close(&g);
 }
+
+/* Older folders hold the chat template in tokenizer_config.json, alone or in a list. */
+static void test_a_template_may_stand_in_the_configuration(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"{\"chat_template\":\"one\"}", "one"},
+        {"{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"no\"},"
+         "{\"name\":\"default\",\"template\":\"two\"}]}", "two"},
+        {"{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"no\"}]}", NULL},
+        {"{\"chat_template\":null}", NULL},
+        {"{\"chat_template\"", NULL},
+    };
+    static const float zeros[8] = {0};
+    struct safetensors_out embd = {
+        "model.embed_tokens.weight", ST_F32, 2, {2, 2}, zeros, NULL, NULL};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[128];
+        zp_err err = {0};
+        struct gguf g;
+        struct gguf_str text;
+        write_tiny("true", &embd, 1);
+        snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+        ok(os_write_file(path, rows[i][0], strlen(rows[i][0]), &err), &err);
+        ok(hf_open(&g, folder, &err), &err);
+        ok(gguf_get_str_or_null(&g, "tokenizer.chat_template", &text, &err), &err);
+        assert_int_equal(text.size, rows[i][1] ? strlen(rows[i][1]) : 0);
+        if (rows[i][1]) assert_memory_equal(text.data, rows[i][1], text.size);
+        gguf_close(&g);
+        remove_files();
+    }
+}
+
 
 static void test_wrong_weights_are_refused_by_name(void **state)
 {
@@ -559,7 +604,8 @@ int main(void)
         cmocka_unit_test(test_rows_are_interleaved_where_the_architecture_says_so),
         cmocka_unit_test(test_row_orders_are_inverse_and_leave_unrotated_rows),
         cmocka_unit_test(test_gemma_gains_get_their_one),
-        cmocka_unit_test(test_folders_name_their_tokenizer),
+        cmocka_unit_test(test_folders_bring_their_tokenizer),
+        cmocka_unit_test(test_a_template_may_stand_in_the_configuration),
         cmocka_unit_test(test_wrong_weights_are_refused_by_name),
         cmocka_unit_test(test_generation_config_lists_the_end_tokens),
     };

@@ -11,21 +11,10 @@
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
 
-/* Writes the file (and the config, unless NULL) where tests may write, and opens it. */
 static zp_status open_json(struct tokenizer **t, const char *json, const char *config, zp_err *err)
 {
-    char folder[] = "/tmp/zerope-tokjson-XXXXXX", path[64], config_path[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    snprintf(config_path, sizeof config_path, "%s/tokenizer_config.json", folder);
-    assert_int_equal(os_write_file(path, json, strlen(json), err), ZP_OK);
-    if (config != NULL)
-        assert_int_equal(os_write_file(config_path, config, strlen(config), err), ZP_OK);
-    zp_status status = tokenizer_open_json(t, path, config_path, err);
-    remove(path);
-    remove(config_path);
-    remove(folder);
-    return status;
+    struct gguf_str settings = { config, config ? strlen(config) : 0 };
+    return tokenizer_open_json(t, (struct gguf_str){ json, strlen(json) }, settings, "test", err);
 }
 
 static struct tokenizer *open_or_fail(const char *json, const char *config)
