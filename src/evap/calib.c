@@ -61,7 +61,7 @@ zp_status calib_restart_at(struct calib *c, const struct gateset *g, zp_err *err
     zp_status status = ZP_OK;
     float *x = mem_array(MEM_EVAP, row, sizeof *x);
     ZP_FAIL_IF(!x, err, ZP_NO_MEMORY, "not enough memory for hidden states");
-    gateset_apply(g, c->engine);
+    if (g) gateset_apply(g, c->engine);
     for (uint32_t i = 0; i < c->n_restart && status == ZP_OK; i++)
         status = calib_keep(c, &c->windows.at[i], c->at_layer + i * n_layer * row, x, err);
     gateset_release(c->engine);

@@ -37,7 +37,8 @@ zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uin
 zp_status calib_keep(struct calib *c, const struct window *w, float *at_layer, float *x_out,
                      zp_err *err);
 
-/* From now on calib_kl restarts from the streams of a model with g applied: changes on top of g. */
+/* From now on calib_kl restarts from the streams of a model with g applied (NULL: the original),
+ * for changes on top of g. */
 zp_status calib_restart_at(struct calib *c, const struct gateset *g, zp_err *err);
 
 /* Mean KL(original || changed) over the first n_windows, computed from layer `from` on. The first

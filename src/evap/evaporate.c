@@ -16,7 +16,7 @@
 
 static const double first_share = 0.85; /* of the budget aimed at on planning windows */
 
-enum { LEAST_WINDOWS = 32, MOST_CHECKS = 4 };
+enum { LEAST_WINDOWS = 32, MOST_CHECKS = 6 };
 
 static struct calib_options bench_options(const char *model, const char *text,
                                           const zp_scan_options *o)
@@ -25,7 +25,8 @@ static struct calib_options bench_options(const char *model, const char *text,
                                    .text = text,
                                    .n_ctx = o->n_ctx ? o->n_ctx : 2048,
                                    .n_windows = o->n_windows_local ? o->n_windows_local : 8,
-                                   .n_restart = 4,
+                                   /* heads are ranked on these */
+                                   .n_restart = o->local_window ? 8 : 4,
                                    .n_threads = o->n_threads,
                                    .progress = o->progress };
 }
@@ -193,35 +194,65 @@ static zp_status try_once(struct job *j, zp_err *err)
     return status;
 }
 
-/* Follows the order further or cuts it back until the held-out bound fits (P1). The best outcome
- * that fitted is kept; one step up is tried where much of the budget is left. */
+/* A prefix of the order and its bound on held-out text. */
+struct tried {
+    size_t n;
+    double kl_hi;
+    bool known;
+};
+
+/* Between the longest that fits and the shortest that does not, where a straight line meets the
+ * budget. */
+static size_t between(const struct tried *fits, const struct tried *fails, double budget)
+{
+    double share = (0.97 * budget - fits->kl_hi) / fmax(fails->kl_hi - fits->kl_hi, 1e-12);
+    size_t step = (size_t)(fmin(fmax(share, 0.0), 1.0) * (double)(fails->n - fits->n));
+    size_t most = fails->n - fits->n - 1;
+    return fits->n + (step < 1 ? 1 : step > most ? most : step);
+}
+
+/* The next prefix to try: further after one that fits, shorter after one that does not. */
+static zp_status next_try(struct job *j, const struct tried *fits, const struct tried *fails,
+                          size_t grain, zp_err *err)
+{
+    double budget = j->o->plan.budget_kl,
+           aim = 0.97 * j->p.kl_mean * budget / fmax(j->result.kl_hi, 1e-12);
+    size_t n = j->p.n_used, hi = n + n / 4 + grain;
+    if (fits->known && fails->known)
+        return plan_use(&j->p, &j->c, j->fold, between(fits, fails, budget), err);
+    if (fits->known)
+        return plan_search(&j->p, &j->c, j->fold, n, hi < j->p.n_units ? hi : j->p.n_units, grain,
+                           aim, err);
+    if (j->n_checks > MOST_CHECKS) aim *= 0.5; /* close in faster */
+    return plan_search(&j->p, &j->c, j->fold, 0, n ? n - 1 : 0, grain, aim, err);
+}
+
+/* Follows the order further or cuts it back until the held-out bound fits (P1) and little of the
+ * budget is left. The longest prefix that fitted is kept. */
 static zp_status keep_promise(struct job *j, zp_err *err)
 {
     double budget = j->o->plan.budget_kl;
     /* heads, layers and pairs are few and weigh much: to the last one */
-    size_t fits = 0, grain = j->p.units[0].kind == UNIT_GATE ? j->p.n_units / 128 : 0;
-    bool any = false, up_tried = false;
+    bool few = j->p.units[0].kind != UNIT_GATE;
+    size_t grain = few ? 0 : j->p.n_units / 128;
+    double enough = (few ? 0.97 : 0.9) * budget;
+    struct tried fits = { 0 }, fails = { 0 };
+    struct check_result best = { 0 };
     for (;;) {
         ZP_TRY(try_once(j, err));
         if (j->o->close_all) return ZP_OK;
-        bool ok = j->result.kl_hi <= budget;
-        double aim = 0.97 * j->p.kl_mean * budget / fmax(j->result.kl_hi, 1e-12);
-        if (j->n_checks > MOST_CHECKS) aim *= 0.5; /* close in faster */
-        if (ok) {
-            fits = j->p.n_used, any = true;
-            bool worth = j->result.kl_hi < 0.8 * budget && !up_tried && j->p.n_used < j->p.n_units;
-            if (!worth || j->n_checks >= MOST_CHECKS) return ZP_OK;
-            up_tried = true;
-            size_t hi = fits + fits / 4 + grain;
-            ZP_TRY(plan_search(&j->p, &j->c, j->fold, fits, hi < j->p.n_units ? hi : j->p.n_units,
-                               grain, aim, err));
-            if (j->p.n_used == fits) return ZP_OK;
-        } else {
-            size_t hi = j->p.n_used ? j->p.n_used - 1 : 0;
-            if (any) ZP_TRY(plan_use(&j->p, &j->c, j->fold, fits, err));
-            else ZP_TRY(plan_search(&j->p, &j->c, j->fold, 0, hi, grain, aim, err));
-        }
+        struct tried now = { j->p.n_used, j->result.kl_hi, true };
+        if (now.kl_hi <= budget) fits = now, best = j->result;
+        else fails = now;
+        bool all = fits.known && fits.n == j->p.n_units,
+             near = fits.known && fails.known && fails.n <= fits.n + 1 + grain;
+        if (fits.known && (all || near || fits.kl_hi >= enough || j->n_checks >= MOST_CHECKS))
+            break;
+        ZP_TRY(next_try(j, &fits, &fails, grain, err));
+        if (fits.known && j->p.n_used == fits.n) break;
     }
+    j->result = best;
+    return j->p.n_used == fits.n ? ZP_OK : plan_use(&j->p, &j->c, j->fold, fits.n, err);
 }
 
 /* Fewer windows than LEAST_WINDOWS measure, but vouch for no length (P2). */

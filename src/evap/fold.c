@@ -381,7 +381,7 @@ zp_status fold_fit(struct fold *f, struct calib *c, const struct gateset *set, u
     fold_remove(f, c);
     for (size_t i = 0; i < (size_t)f->n_layer * f->n_head * f->n_pair; i++)
         f->w[2 * i] = 1.0f, f->w[2 * i + 1] = 0.0f;
-    zp_status status = fit_layers(&t, err);
+    zp_status status = gateset_closed(set) ? fit_layers(&t, err) : ZP_OK;
     arena_free(&t.arena);
     return status;
 }

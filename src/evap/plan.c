@@ -244,9 +244,12 @@ static zp_status plan_local(struct plan *p, struct calib *c, const struct scan *
 {
     rank_local(p, s);
     ZP_TRY(plan_search(p, c, NULL, 0, p->n_units, 0, target, err));
-    size_t kept = p->n_used / 2;
-    ZP_TRY(rank_local_again(p, c, s, kept, err));
-    return plan_search(p, c, NULL, kept, p->n_units, 0, target, err);
+    for (int round = 0; round < 2; round++) { /* half, then three quarters of the order stand */
+        size_t kept = p->n_used * (2 + (size_t)round) / 4;
+        ZP_TRY(rank_local_again(p, c, s, kept, err));
+        ZP_TRY(plan_search(p, c, NULL, kept, p->n_units, 0, target, err));
+    }
+    return calib_restart_at(c, NULL, err);
 }
 
 static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s,

@@ -16,6 +16,8 @@
 #include "evap/check.h"
 #include "evap/evapfile.h"
 
+enum { RETRIEVAL_LEAST = 256 }; /* tokens of a window that has room for a prompt */
+
 struct verify {
     const char *path, *base_path, *text;
     zp_verify_options o;
@@ -122,11 +124,12 @@ static zp_status check_memory(struct verify *v, uint64_t measured, uint32_t n_ct
                      ? 0.0
                      : 100.0 * fabs((double)measured - (double)plan.position) /
                            fmax(1.0, (double)plan.position);
-    add_check(v, "position memory",
-              json_pack("{sI sI}", "predicted", (json_int_t)plan.position, "measured",
-                        (json_int_t)measured),
-              json_string("equal within 3 points"), verdict(gap <= 3.0),
-              "zerope inspect -c N --json: memory.position; counted by the engine's allocator");
+    add_check(
+        v, "position memory",
+        json_pack("{sI sI}", "predicted", (json_int_t)plan.position, "measured",
+                  (json_int_t)measured),
+        json_string("equal within 3 %"), verdict(gap <= 3.0),
+        "zerope inspect -c N --json: memory.position_bytes; counted by the engine's allocator");
     return ZP_OK;
 }
 
@@ -182,6 +185,24 @@ static void check_file_probe(struct verify *v)
     bool ok = json_array_size(found) == 0;
     add_check(v, "file probe", found, json_string("no tensor of a closed part"), verdict(ok),
               "zerope inspect --tensors --json: tensors named rope_freqs, blk.N.pos_*");
+}
+
+/* ---- the original ---------------------------------------------------------------------------- */
+
+/* The file names what it was made of. Another quantisation of it may be what the user wants to
+ * compare with, but vouches for nothing. */
+static zp_status check_original(struct verify *v, zp_err *err)
+{
+    struct gguf_str named;
+    ZP_TRY(gguf_get_str_or_null(&v->model->gguf, "zerope.source.sha256", &named, err));
+    bool same = named.size == strlen(v->base->sha256) &&
+                memcmp(named.data, v->base->sha256, named.size) == 0;
+    add_check(v, "--base is the original that the file names", json_string(v->base->sha256),
+              named.data ? json_stringn(named.data, named.size) : json_null(),
+              !named.data ? "n/a" : same ? "pass" : "inconclusive",
+              "zerope inspect BASE --json: sha256 (of keys and tensor table); zerope.source.sha256 "
+              "of the file");
+    return ZP_OK;
 }
 
 /* ---- norms of q and k ------------------------------------------------------------------------ */
@@ -332,11 +353,18 @@ static zp_status accuracy(const struct verify *v, const struct zp_model *m,
 }
 
 /* Within two points of the original where that reaches 80 %; few prompts make it inconclusive, not
- * passed. */
+ * passed; a short window has no room for a prompt. */
 static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_err *err)
 {
     struct retrieval r;
     uint32_t n = v->o.quick ? 40 : 200, before = 0, after = 0;
+    char name[60], how[160];
+    snprintf(name, sizeof name, "%s accuracy at %u, points below original",
+             retrieval_kind_name(kind), v->n_ctx);
+    if (v->n_ctx < RETRIEVAL_LEAST) {
+        add_check(v, name, json_null(), json_real(2.0), "n/a", "prompts need 256 tokens");
+        return ZP_OK;
+    }
     ZP_TRY(retrieval_make(&r, &v->docs, v->model, DOCS_HELD, kind, RETRIEVAL_TEST, v->n_ctx, n, 7,
                           err));
     zp_status status = accuracy(v, v->base, &r, &before, err);
@@ -344,9 +372,6 @@ static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_
     retrieval_free(&r);
     ZP_TRY(status);
     double a = 100.0 * before / n, b = 100.0 * after / n;
-    char name[60], how[160];
-    snprintf(name, sizeof name, "%s accuracy at %u, points below original",
-             retrieval_kind_name(kind), v->n_ctx);
     snprintf(how, sizeof how,
              "zerope verify%s: %u prompts in held-out text, wordings never used in ranking",
              v->o.quick ? " --quick" : "", n);
@@ -402,16 +427,20 @@ static zp_status run_checks(struct verify *v, zp_err *err)
     json_t *position;
     ZP_TRY(zp_model_open(&v->model, v->path, NULL, err));
     ZP_TRY(zp_model_open(&v->base, v->base_path, NULL, err));
+    ZP_FAIL_IF(v->o.write_evidence && !v->model->h.ours, err, ZP_BAD_INPUT,
+               "%s is not a file of ours (architecture %s): evidence cannot be written into it; "
+               "--no-write only measures", v->path, v->model->gguf.arch);
     ZP_TRY(docs_open(&v->docs, v->text, err));
     ZP_TRY(read_claim(v, err));
     v->n_windows = v->o.quick ? 8 : 32;
     zp_model_describe(v->model, &info);
+    ZP_TRY(check_original(v, err));
     check_file_probe(v);
     ZP_TRY(check_bits(v, err));
     ZP_TRY(check_norms(v, err));
     ZP_TRY(check_quality(v, err));
-    if (v->n_ctx >= 256) ZP_TRY(check_retrieval(v, RETRIEVAL_PASSKEY, err));
-    if (v->n_ctx >= 256) ZP_TRY(check_retrieval(v, RETRIEVAL_MULTIKEY, err));
+    ZP_TRY(check_retrieval(v, RETRIEVAL_PASSKEY, err));
+    ZP_TRY(check_retrieval(v, RETRIEVAL_MULTIKEY, err));
     ZP_TRY(position_json(v, &position, err));
     json_object_set_new(v->root, "position", position);
     json_object_set_new(v->root, "ctx", json_integer(v->n_ctx));
@@ -426,16 +455,15 @@ static zp_status run_checks(struct verify *v, zp_err *err)
 static zp_status finish(struct verify *v, char **json, zp_err *err)
 {
     const char *status = v->failed ? "fail" : v->inconclusive ? "inconclusive" : "pass";
+    /* fewer windows and prompts vouch for no length */
+    bool writes = v->o.write_evidence && !v->failed && !v->inconclusive && !v->o.quick;
     json_object_set_new(v->root, "status", json_string(status));
+    json_object_set_new(v->root, "quick", json_boolean(v->o.quick));
+    json_object_set_new(v->root, "evidence_written", json_boolean(writes));
     json_object_set_new(v->root, "verified_modes", json_pack("[s]", "full"));
     json_object_set(v->root, "checks", v->checks);
     ZP_TRY(evapfile_text(v->root, json, err));
-    if (v->o.write_evidence && !v->failed && !v->inconclusive) {
-        ZP_FAIL_IF(!v->model->h.ours, err, ZP_BAD_INPUT,
-                   "%s is not a file of ours (architecture %s): evidence is not written into it",
-                   v->path, v->model->gguf.arch);
-        ZP_TRY(apply_evidence(v->path, *json, v->n_ctx, err));
-    }
+    if (writes) ZP_TRY(apply_evidence(v->path, *json, v->n_ctx, err));
     ZP_FAIL_IF(v->failed, err, ZP_VERIFY, "verification of %s failed: see the checks marked fail",
                v->path);
     return ZP_OK;
