@@ -154,6 +154,66 @@ static void test_a_folder_brings_its_tokenizer_along(void **state)
     zp_free(ids);
 }
 
+static zp_status verify(const char *file, const char *base, zp_verify_options o, json_t **doc)
+{
+    char *text = NULL;
+    zp_err err = { 0 };
+    *doc = NULL;
+    o.n_threads = 2;
+    zp_status status = zp_verify_run(file, base, TEXT, &o, &text, &err);
+    if (text) *doc = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    else if (status != ZP_OK) assert_true(err.message[0] != '\0');
+    zp_free(text);
+    return status;
+}
+
+static void assert_says(const json_t *doc, const char *status, bool written)
+{
+    assert_string_equal(json_string_value(json_object_get(doc, "status")), status);
+    assert_int_equal(json_is_true(json_object_get(doc, "evidence_written")), written);
+}
+
+static bool has_evidence(const char *file)
+{
+    zp_model *m;
+    zp_model_info info;
+    CHECK(zp_model_open(&m, file, NULL, err));
+    zp_model_describe(m, &info);
+    char *text;
+    CHECK(zp_inspect_json(m, 0, 1, false, &text, err));
+    bool has = strstr(text, "\"has_evidence\":true") || strstr(text, "\"has_evidence\": true");
+    zp_free(text);
+    zp_model_close(m);
+    return has;
+}
+
+/* What is written into a file has been shown in full, against the original the file names. */
+static void test_evidence_vouches_for_no_more_than_was_run(void **state)
+{
+    static const char other[] = ZP_TEST_DATA "/arch/gguf/gguf-llama-yarn.gguf";
+    (void)state;
+    const char *file = in_folder("v.gguf");
+    zp_verify_options o = { .write_evidence = true, .quick = true };
+    json_t *doc;
+    json_decref(evaporate(MODEL, (zp_plan_options){ .budget_kl = 1e-4 }, file));
+    assert_int_equal(verify(file, MODEL, o, &doc), ZP_OK);
+    assert_says(doc, "pass", false);
+    assert_true(json_is_true(json_object_get(doc, "quick")));
+    json_decref(doc);
+    o.quick = false;
+    assert_int_equal(verify(file, other, o, &doc), ZP_OK); /* same shape, another model */
+    assert_says(doc, "inconclusive", false);
+    json_decref(doc);
+    assert_int_equal(verify(file, ZP_TEST_DATA "/arch/gguf/gguf-qwen3.gguf", o, &doc),
+                     ZP_BAD_INPUT);
+    assert_int_equal(verify(MODEL, MODEL, o, &doc), ZP_BAD_INPUT); /* no file to write into */
+    assert_false(has_evidence(file));
+    assert_int_equal(verify(file, MODEL, o, &doc), ZP_OK);
+    assert_says(doc, "pass", true);
+    assert_true(has_evidence(file));
+    json_decref(doc);
+}
+
 static void test_again(void **state)
 {
     (void)state;
@@ -172,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_gate_by_gate),          cmocka_unit_test(test_whole_layers),
         cmocka_unit_test(test_same_pairs_everywhere), cmocka_unit_test(test_local_heads),
         cmocka_unit_test(test_a_folder_brings_its_tokenizer_along), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_evidence_vouches_for_no_more_than_was_run),
     };
     if (!mkdtemp(folder)) return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
