@@ -6,7 +6,8 @@
 #include <zerope/evap.h>
 #include "evap/scanlocal.h"
 
-enum { SCAN_SINKS = 4 };
+/* First positions that a local head keeps: one page of KV, which is held whole for any of them. */
+enum { SCAN_SINKS = KERN_TILE };
 
 struct scan {
     uint32_t n_layer, n_kv, n_pair, n_ctx, local_window;
