@@ -48,7 +48,9 @@ ZP_API zp_status zp_evaporate_run(const char *model, const char *text,
                                   zp_err *err);
 
 /* The evidence: checks[{name, value, limit, status, how}], status pass|fail|inconclusive; written
- * into `model` when write_evidence. Returns ZP_VERIFY with the JSON filled when a check fails. */
+ * into `model` when write_evidence. Returns ZP_VERIFY with the JSON filled when a check fails. The
+ * JSON is filled, too, when only writing it into the file failed; it is NULL after other
+ * failures. */
 typedef struct zp_verify_options {
     uint32_t n_ctx;   /* default: the length the file claims */
     double budget_kl; /* default: the file's recipe */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_tree.h"
 #include "base/os.h"
 #include "model/json_write.h"
 
@@ -33,14 +34,14 @@ zp_status evapfile_dump(const json_t *j, const char *path, zp_err *err)
 static json_t *numbers_f64(const double *x, size_t n)
 {
     json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
+    for (size_t i = 0; i < n; i++) a = json_tree_add(a, json_tree_real(x[i]));
     return a;
 }
 
 static json_t *numbers_f32(const float *x, size_t n)
 {
     json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real((double)x[i]));
+    for (size_t i = 0; i < n; i++) a = json_tree_add(a, json_tree_real((double)x[i]));
     return a;
 }
 
@@ -48,8 +49,9 @@ static json_t *scan_to_json(const struct scan *s, struct evapfile_paths paths)
 {
     size_t heads = (size_t)s->n_layer * s->n_kv;
     return json_pack(
-        "{ss si ss ss ss si si si si si si si so so so so so so so so so so so}", "format",
-        "zerope-scan", "version", 1, "model", paths.model, "text", paths.text, "model_sha256",
+        "{ss si so so ss si si si si si si si so so so so so so so so so so so}", "format",
+        "zerope-scan", "version", 1, "model", json_tree_text(paths.model), "text",
+        json_tree_text(paths.text), "model_sha256",
         s->model_sha256, "n_layer", (int)s->n_layer, "n_kv", (int)s->n_kv, "n_pair", (int)s->n_pair,
         "ctx", (int)s->n_ctx, "windows_local", (int)s->n_windows_local, "windows_kl",
         (int)s->n_windows_kl, "local_window", (int)s->local_window, "gates",
@@ -111,15 +113,10 @@ static zp_status read_numbers(const json_t *j, const char *key, size_t n, double
 static zp_status load(const char *path, const char *format, json_t **root, zp_err *err)
 {
     struct buffer b = buffer_with_max(MEM_EVAP, (size_t)1 << 30);
-    json_error_t je;
     *root = NULL;
     zp_status status = os_read_file(path, &b, err);
-    if (status == ZP_OK) {
-        *root = json_loadb((const char *)b.data, b.size, JSON_REJECT_DUPLICATES, &je);
-        if (!*root)
-            status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "%s: line %d: %s", path,
-                                 je.line, je.text);
-    }
+    if (status == ZP_OK)
+        status = json_tree_read((const char *)b.data, b.size, path, ZP_BAD_INPUT, root, err);
     buffer_free(&b);
     ZP_TRY(status);
     const char *found = json_string_value(json_object_get(*root, "format"));
@@ -184,8 +181,8 @@ static json_t *order_to_json(const struct plan *p)
     json_t *a = json_array();
     for (size_t i = 0; i < p->n_units; i++) {
         const struct unit *u = &p->units[i];
-        json_array_append_new(
-            a, json_pack("[s i i i]", kind_names[u->kind], u->layer, u->kv, u->pair));
+        a = json_tree_add(a,
+                          json_pack("[s i i i]", kind_names[u->kind], u->layer, u->kv, u->pair));
     }
     return a;
 }
@@ -196,9 +193,10 @@ zp_status evapfile_write_plan(const struct plan *p, struct evapfile_paths paths,
     json_t *set;
     ZP_TRY(gateset_to_json(&p->set, &set, err));
     json_t *j = json_pack(
-        "{ss si ss ss ss si sf sf sb si si si si sI sI si si so}", "format", "zerope-plan",
-        "version", 1, "model", paths.model, "text", paths.text, "model_sha256", p->model_sha256,
-        "ctx", (int)p->n_ctx, "budget_kl", p->budget_kl, "kl_mean", p->kl_mean, "folded", p->folded,
+        "{ss si so so ss si so so sb si si si si sI sI si si so}", "format", "zerope-plan",
+        "version", 1, "model", json_tree_text(paths.model), "text", json_tree_text(paths.text),
+        "model_sha256", p->model_sha256, "ctx", (int)p->n_ctx, "budget_kl",
+        json_tree_real(p->budget_kl), "kl_mean", json_tree_real(p->kl_mean), "folded", p->folded,
         "n_layer", (int)p->set.n_layer, "n_kv", (int)p->set.n_kv, "n_pair", (int)p->set.n_pair,
         "local_window", (int)p->local_window, "closed", (json_int_t)gateset_closed(&p->set),
         "total", (json_int_t)gateset_total(&p->set), "layers_none",

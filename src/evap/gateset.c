@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/json_tree.h"
+
 zp_status gateset_open(struct gateset *g, const struct position *p, zp_err *err)
 {
     *g = (struct gateset){
@@ -105,10 +107,10 @@ zp_status gateset_to_json(const struct gateset *g, json_t **out, zp_err *err)
     for (uint32_t l = 0; l < g->n_layer; l++)
         for (uint32_t k = 0; k < g->n_kv; k++) {
             uint32_t w = g->window[l * g->n_kv + k];
-            if (w) json_array_append_new(local, json_pack("[iii]", (int)l, (int)k, (int)w));
+            if (w) local = json_tree_add(local, json_pack("[iii]", (int)l, (int)k, (int)w));
             for (uint32_t i = 0; i < g->n_pair; i++)
                 if (!g->open[gateset_at(g, l, k, i)])
-                    json_array_append_new(closed, json_pack("[iii]", (int)l, (int)k, (int)i));
+                    closed = json_tree_add(closed, json_pack("[iii]", (int)l, (int)k, (int)i));
         }
     *out = json_pack("{sosos:i}", "closed_gates", closed, "local_heads", local, "sinks",
                      (int)g->n_sink);

@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_tree.h"
 #include "eval/retrieval.h"
 #include "evap/apply.h"
 #include "evap/check.h"
 #include "evap/evapfile.h"
+#include "model/json_read.h"
 
 enum { RETRIEVAL_LEAST = 256 }; /* tokens of a window that has room for a prompt */
 
@@ -34,9 +36,14 @@ static void add_check(struct verify *v, const char *name, json_t *value, json_t 
 {
     json_t *c = json_pack("{ss so so ss ss}", "name", name, "value", value, "limit", limit,
                           "status", status, "how", how);
-    json_array_append_new(v->checks, c);
+    v->checks = json_tree_add(v->checks, c); /* NULL from the first failure on: see finish */
     v->failed = v->failed || *status == 'f'; /* fail */
     v->inconclusive = v->inconclusive || *status == 'i';
+}
+
+static void set(struct verify *v, const char *key, json_t *value)
+{
+    v->root = json_tree_put(v->root, key, value);
 }
 
 static const char *verdict(bool ok)
@@ -172,7 +179,7 @@ static void check_file_probe(struct verify *v)
     bool any_open = position_uses_set(p, 0) || position_uses_set(p, 1);
     const struct gguf_tensor *freqs = gguf_find_tensor(g, "rope_freqs.weight");
     if (freqs && !any_open && v->model->h.ours)
-        json_array_append_new(found, json_string(freqs->name));
+        found = json_tree_add(found, json_tree_text(freqs->name));
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         const char *name = g->tensors[i].name, *bias = strstr(name, ".pos_");
         unsigned layer;
@@ -180,7 +187,7 @@ static void check_file_probe(struct verify *v)
         if (!bias || strncmp(name, "blk.", 4) != 0) continue;
         layer = (unsigned)strtoul(name + 4, &end, 10);
         if (layer < p->n_layer && !position_layer_has_bias(p, layer))
-            json_array_append_new(found, json_string(name));
+            found = json_tree_add(found, json_tree_text(name));
     }
     bool ok = json_array_size(found) == 0;
     add_check(v, "file probe", found, json_string("no tensor of a closed part"), verdict(ok),
@@ -198,9 +205,11 @@ static zp_status check_original(struct verify *v, zp_err *err)
     bool same = named.size == strlen(v->base->sha256) &&
                 memcmp(named.data, v->base->sha256, named.size) == 0;
     enum { SHOWN = 12 }; /* digits, enough for the eye */
+    char digits[SHOWN + 1] = "";
+    if (named.size >= SHOWN) memcpy(digits, named.data, SHOWN);
     add_check(v, "--base is the original that the file names",
               json_sprintf("%.12s", v->base->sha256),
-              named.size >= SHOWN ? json_stringn(named.data, SHOWN) : json_null(),
+              digits[0] ? json_tree_text(digits) : json_null(),
               !named.data ? "n/a"
               : same      ? "pass"
                           : "inconclusive",
@@ -264,7 +273,7 @@ static zp_status check_norms(struct verify *v, zp_err *err)
     for (uint32_t l = 0; l < v->model->h.n_layer; l++)
         for (int i = 0; i < 2; i++)
             if (n[2 + i][l] > 0.0) worst = fmax(worst, n[i][l] / n[2 + i][l]);
-    add_check(v, "largest q or k norm / original", json_real(worst), json_real(4.0),
+    add_check(v, "largest q or k norm / original", json_tree_real(worst), json_real(4.0),
               verdict(worst <= 4.0),
               "zerope verify: largest norm of a head's q and k over two windows, worst layer");
     return ZP_OK;
@@ -275,15 +284,26 @@ static zp_status check_norms(struct verify *v, zp_err *err)
 static void add_buckets(struct verify *v, const struct check_result *r)
 {
     json_t *list = json_array();
-    for (uint32_t b = 0; b < 24; b++)
-        if (r->bucket[b].n)
-            json_array_append_new(list,
-                                  json_pack("{sI sI sI sf sf}", "from", (json_int_t)1 << b, "to",
-                                            ((json_int_t)1 << (b + 1)) - 1, "positions",
-                                            (json_int_t)r->bucket[b].n, "nll",
-                                            r->bucket[b].sum / (double)r->bucket[b].n, "nll_base",
-                                            r->bucket_base[b].sum / (double)r->bucket_base[b].n));
-    json_object_set_new(v->root, "buckets", list);
+    for (uint32_t b = 0; b < 24; b++) {
+        const struct score_mean *own = &r->bucket[b], *base = &r->bucket_base[b];
+        if (own->n == 0) continue;
+        list = json_tree_add(
+            list, json_pack("{sI sI sI so so}", "from", (json_int_t)1 << b, "to",
+                            ((json_int_t)1 << (b + 1)) - 1, "positions", (json_int_t)own->n, "nll",
+                            json_tree_real(own->sum / (double)own->n), "nll_base",
+                            json_tree_real(base->sum / (double)base->n)));
+    }
+    set(v, "buckets", list);
+}
+
+static json_t *quality_json(const struct check_result *r)
+{
+    return json_pack("{so so so so so so so so si sI}", "kl_mean", json_tree_real(r->kl_mean),
+                     "kl_hi", json_tree_real(r->kl_hi), "kl_last200", json_tree_real(r->kl_last200),
+                     "kl_p99", json_tree_real(r->kl_p99), "kl_max", json_tree_real(r->kl_max),
+                     "top1_agree", json_tree_real(r->top1), "ppl_base",
+                     json_tree_real(exp(r->nll_before)), "ppl", json_tree_real(exp(r->nll_after)),
+                     "windows", (int)r->n_windows, "positions", (json_int_t)r->n_positions);
 }
 
 static zp_status check_quality(struct verify *v, zp_err *err)
@@ -314,17 +334,12 @@ static zp_status check_quality(struct verify *v, zp_err *err)
     const char *how = "zerope verify: exact path of both on held-out documents (zerope ppl --base "
                       "--exact does the same over all documents)";
     bool known = v->budget > 0.0;
-    add_check(v, "mean KL(original || file), upper 95 % bound", json_real(r.kl_hi),
-              known ? json_real(v->budget) : json_null(),
+    add_check(v, "mean KL(original || file), upper 95 % bound", json_tree_real(r.kl_hi),
+              known ? json_tree_real(v->budget) : json_null(),
               !known ? "n/a" : verdict(r.kl_hi <= v->budget), how);
-    add_check(v, "perplexity, growth in %", json_real(growth), json_real(limit),
+    add_check(v, "perplexity, growth in %", json_tree_real(growth), json_tree_real(limit),
               verdict(growth <= limit), how);
-    json_object_set_new(v->root, "quality",
-                        json_pack("{sf sf sf sf sf sf sf sf si sI}", "kl_mean", r.kl_mean, "kl_hi",
-                                  r.kl_hi, "kl_last200", r.kl_last200, "kl_p99", r.kl_p99, "kl_max",
-                                  r.kl_max, "top1_agree", r.top1, "ppl_base", exp(r.nll_before),
-                                  "ppl", exp(r.nll_after), "windows", (int)r.n_windows, "positions",
-                                  (json_int_t)r.n_positions));
+    set(v, "quality", quality_json(&r));
     return ZP_OK;
 }
 
@@ -396,10 +411,11 @@ static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_
 static zp_status read_claim(struct verify *v, zp_err *err)
 {
     struct gguf_str recipe;
+    json_t *r;
     v->n_ctx = v->o.n_ctx ? v->o.n_ctx : v->model->position.n_ctx_validated;
     v->budget = v->o.budget_kl;
     ZP_TRY(gguf_get_str_or_null(&v->model->gguf, "zerope.recipe", &recipe, err));
-    json_t *r = recipe.data ? json_loadb(recipe.data, recipe.size, 0, NULL) : NULL;
+    ZP_TRY(json_read_or_null(recipe.data, recipe.size, &r, err));
     if (v->budget == 0.0) v->budget = json_number_value(json_object_get(r, "budget_kl"));
     if (v->n_ctx == 0) v->n_ctx = (uint32_t)json_integer_value(json_object_get(r, "ctx"));
     json_decref(r);
@@ -415,15 +431,16 @@ static bool same_kind(const struct zp_model *a, const struct zp_model *b)
            x->n_vocab == y->n_vocab;
 }
 
-static zp_status position_json(const struct verify *v, json_t **out, zp_err *err)
+static zp_status add_position(struct verify *v, zp_err *err)
 {
     struct gateset g;
+    json_t *o;
     ZP_TRY(gateset_open(&g, &v->model->position, err));
-    zp_status status = gateset_to_json(&g, out, err);
+    zp_status status = gateset_to_json(&g, &o, err);
     if (status == ZP_OK) {
-        json_object_set_new(*out, "n_layer", json_integer(g.n_layer));
-        json_object_set_new(*out, "n_kv", json_integer(g.n_kv));
-        json_object_set_new(*out, "n_pair", json_integer(g.n_pair));
+        o = json_tree_put(o, "n_layer", json_integer(g.n_layer));
+        o = json_tree_put(o, "n_kv", json_integer(g.n_kv));
+        set(v, "position", json_tree_put(o, "n_pair", json_integer(g.n_pair)));
     }
     gateset_free(&g);
     return status;
@@ -432,7 +449,6 @@ static zp_status position_json(const struct verify *v, json_t **out, zp_err *err
 static zp_status run_checks(struct verify *v, zp_err *err)
 {
     zp_model_info info;
-    json_t *position;
     ZP_TRY(zp_model_open(&v->model, v->path, NULL, err));
     ZP_TRY(zp_model_open(&v->base, v->base_path, NULL, err));
     ZP_FAIL_IF(!same_kind(v->model, v->base), err, ZP_BAD_INPUT,
@@ -451,15 +467,25 @@ static zp_status run_checks(struct verify *v, zp_err *err)
     ZP_TRY(check_quality(v, err));
     ZP_TRY(check_retrieval(v, RETRIEVAL_PASSKEY, err));
     ZP_TRY(check_retrieval(v, RETRIEVAL_MULTIKEY, err));
-    ZP_TRY(position_json(v, &position, err));
-    json_object_set_new(v->root, "position", position);
-    json_object_set_new(v->root, "ctx", json_integer(v->n_ctx));
-    json_object_set_new(v->root, "gates",
-                        json_pack("{si si si si si}", "closed", (int)info.gates_closed, "total",
-                                  (int)info.gates_total, "layers_none", (int)info.layers_none,
-                                  "heads_none", (int)info.heads_none, "heads_local",
-                                  (int)info.heads_local));
+    ZP_TRY(add_position(v, err));
+    set(v, "ctx", json_integer(v->n_ctx));
+    set(v, "gates", json_pack("{si si si si si}", "closed", (int)info.gates_closed, "total",
+                              (int)info.gates_total, "layers_none", (int)info.layers_none,
+                              "heads_none", (int)info.heads_none, "heads_local",
+                              (int)info.heads_local));
     return ZP_OK;
+}
+
+/* Where that fails, what was measured is still told, but not that it was written. */
+static zp_status write_evidence(struct verify *v, char **json, zp_err *err)
+{
+    zp_status status = apply_evidence(v->path, *json, v->n_ctx, err);
+    if (status == ZP_OK) return ZP_OK;
+    mem_free(*json);
+    *json = NULL;
+    set(v, "evidence_written", json_false());
+    if (v->root) (void)evapfile_text(v->root, json, NULL);
+    return status;
 }
 
 static zp_status finish(struct verify *v, char **json, zp_err *err)
@@ -467,13 +493,14 @@ static zp_status finish(struct verify *v, char **json, zp_err *err)
     const char *status = v->failed ? "fail" : v->inconclusive ? "inconclusive" : "pass";
     /* fewer windows and prompts vouch for no length */
     bool writes = v->o.write_evidence && !v->failed && !v->inconclusive && !v->o.quick;
-    json_object_set_new(v->root, "status", json_string(status));
-    json_object_set_new(v->root, "quick", json_boolean(v->o.quick));
-    json_object_set_new(v->root, "evidence_written", json_boolean(writes));
-    json_object_set_new(v->root, "verified_modes", json_pack("[s]", "full"));
-    json_object_set(v->root, "checks", v->checks);
+    set(v, "status", json_string(status));
+    set(v, "quick", json_boolean(v->o.quick));
+    set(v, "evidence_written", json_boolean(writes));
+    set(v, "verified_modes", json_pack("[s]", "full"));
+    set(v, "checks", json_incref(v->checks));
+    ZP_FAIL_IF(!v->root, err, ZP_NO_MEMORY, "not enough memory for the evidence");
     ZP_TRY(evapfile_text(v->root, json, err));
-    if (writes) ZP_TRY(apply_evidence(v->path, *json, v->n_ctx, err));
+    if (writes) ZP_TRY(write_evidence(v, json, err));
     ZP_FAIL_IF(v->failed, err, ZP_VERIFY, "verification of %s failed: see the checks marked fail",
                v->path);
     return ZP_OK;
@@ -485,8 +512,8 @@ zp_status zp_verify_run(const char *model, const char *base, const char *text,
     struct verify v = { .path = model, .base_path = base, .text = text, .o = *options };
     *json = NULL;
     v.checks = json_array();
-    v.root = json_pack("{ss ss ss ss}", "format", "zerope-verify", "model", model, "base", base,
-                       "text", text);
+    v.root = json_pack("{ss so so so}", "format", "zerope-verify", "model", json_tree_text(model),
+                       "base", json_tree_text(base), "text", json_tree_text(text));
     zp_status status = v.checks && v.root ? run_checks(&v, err)
                                           : status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
                                                         "not enough memory for the evidence");

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/json_tree.h"
 #include "base/num.h"
 #include "base/status.h"
 
@@ -180,7 +181,7 @@ static zp_status put_rope_layers(struct writing *w, const bool *rope, zp_err *er
     if (w->c->family->windows != HF_WINDOW_NOPE) return ZP_OK;
     json_t *list = json_array();
     for (uint32_t i = 0; i < w->c->n_layer; i++)
-        json_array_append_new(list, json_integer(rope[i])); /* 1 = HAS RoPE */
+        list = json_tree_add(list, json_integer(rope[i])); /* 1 = HAS RoPE */
     return put(w->root, "no_rope_layers", list, err);
 }
 
@@ -227,8 +228,8 @@ static zp_status put_windows(struct writing *w, const bool *rope, zp_err *err)
     if (kind == HF_WINDOW_ALL) return ZP_OK;
     json_t *types = json_array();
     for (uint32_t i = 0; i < w->c->n_layer; i++)
-        json_array_append_new(types,
-                              json_string(windowed[i] ? "sliding_attention" : "full_attention"));
+        types = json_tree_add(
+            types, json_string(windowed[i] ? "sliding_attention" : "full_attention"));
     return put(w->root, "layer_types", types, err);
 }
 
@@ -441,7 +442,7 @@ static zp_status put_eos(struct writing *w, zp_err *err)
                HF_EOS_KEY, HF_MAX_EOS);
     json_t *list = json_array();
     for (uint64_t i = 0; i < ids->count; i++)
-        json_array_append_new(list, json_integer(gguf_item_int(ids, i)));
+        list = json_tree_add(list, json_integer(gguf_item_int(ids, i)));
     return put(w->root, "eos_token_id", list, err);
 }
 

@@ -1,19 +1,24 @@
-/* json_read.c: jansson behind our limits and errors.
+/* json_read.c: JSON files and the members of objects, with our limits and errors.
  * Owns: nothing between calls. Does not know: what the members mean. */
 #include "model/json_read.h"
 
 #include <math.h>
+#include "base/json_tree.h"
 #include "base/os.h"
 
 zp_status json_read_text(const char *text, size_t size, const char *name, json_t **out, zp_err *err)
 {
-    json_error_t where;
-    *out = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
-    if (*out != NULL) return ZP_OK;
-    bool memory = json_error_code(&where) == json_error_out_of_memory;
-    ZP_FAIL_IF(memory, err, ZP_NO_MEMORY, "%s: not enough memory for its JSON", name);
-    ZP_FAIL(err, ZP_BAD_FILE, "%s: not valid JSON at line %d, column %d: %s", name, where.line,
-            where.column, where.text);
+    return json_tree_read(text, size, name, ZP_BAD_FILE, out, err);
+}
+
+zp_status json_read_or_null(const char *text, size_t size, json_t **out, zp_err *err)
+{
+    zp_err why = { 0 };
+    *out = NULL;
+    if (text == NULL) return ZP_OK;
+    zp_status status = json_tree_read(text, size, "JSON in a key", ZP_BAD_FILE, out, &why);
+    ZP_FAIL_IF(status == ZP_NO_MEMORY, err, ZP_NO_MEMORY, "%s", why.message);
+    return ZP_OK;
 }
 
 zp_status json_read_file(const char *path, size_t max, json_t **out, zp_err *err)

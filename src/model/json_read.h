@@ -1,5 +1,5 @@
 /* json_read.h: JSON from files into jansson values, with our limits and errors (file, line,
- * column). Accepts what jansson does, minus duplicate keys; objects keep the order of the text. */
+ * column). What is accepted: base/json_tree.h. */
 #ifndef MODEL_JSON_READ_H
 #define MODEL_JSON_READ_H
 
@@ -11,6 +11,9 @@
 /* name is for messages. *out must be given to json_decref; NULL on failure. */
 zp_status json_read_text(const char *text, size_t size, const char *name, json_t **out,
                          zp_err *err);
+/* For documents inside a file, which say nothing where they do not parse: *out = NULL and ZP_OK
+ * when text is NULL or not valid JSON. Fails for memory only. */
+zp_status json_read_or_null(const char *text, size_t size, json_t **out, zp_err *err);
 /* A longer file than max bytes is refused. */
 zp_status json_read_file(const char *path, size_t max, json_t **out, zp_err *err);
 

@@ -7,10 +7,11 @@
 #include "model/position.h"
 
 #include <assert.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "model/json_read.h"
 
 static const char *const mode_names[] = { "full", "zero", "half", "auto" };
 
@@ -408,9 +409,10 @@ static zp_status read_length_scale(struct position *p, const struct gguf *g, str
 
 /* Field verified_modes of the evidence: what a passing verify has run. Evidence that does not parse
  * vouches for nothing. */
-static void read_verified_modes(struct position *p, struct gguf_str evidence)
+static zp_status read_verified_modes(struct position *p, struct gguf_str evidence, zp_err *err)
 {
-    json_t *root = evidence.data ? json_loadb(evidence.data, evidence.size, 0, NULL) : NULL;
+    json_t *root;
+    ZP_TRY(json_read_or_null(evidence.data, evidence.size, &root, err));
     const json_t *modes = json_object_get(root, "verified_modes");
     for (size_t i = 0; i < json_array_size(modes); i++) {
         const char *name = json_string_value(json_array_get(modes, i));
@@ -418,6 +420,7 @@ static void read_verified_modes(struct position *p, struct gguf_str evidence)
             if (strcmp(name, mode_names[m]) == 0) p->verified[m] = true;
     }
     json_decref(root);
+    return ZP_OK;
 }
 
 static zp_status read_mode(struct position *p, const struct gguf *g, zp_err *err)
@@ -433,8 +436,7 @@ static zp_status read_mode(struct position *p, const struct gguf *g, zp_err *err
     ZP_TRY(gguf_get_u32_or(g, "zerope.position.auto_threshold", 0, &p->auto_threshold, err));
     ZP_TRY(gguf_get_u32_or(g, "zerope.context.validated", 0, &p->n_ctx_validated, err));
     ZP_TRY(gguf_get_str_or_null(g, "zerope.evidence", &s, err));
-    read_verified_modes(p, s);
-    return ZP_OK;
+    return read_verified_modes(p, s, err);
 }
 
 zp_status position_read(struct position *p, const struct gguf *g, const struct hparams *h,

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "base/json_tree.h"
 #include "base/status.h"
 #include "model/json_write.h"
 
@@ -33,7 +34,7 @@ static json_t *entry_of(const struct safetensors_out *t, uint64_t begin, uint64_
 {
     json_t *shape = json_array();
     for (uint32_t d = 0; d < t->n_dims; d++)
-        json_array_append_new(shape, json_integer((json_int_t)t->shape[d]));
+        shape = json_tree_add(shape, json_integer((json_int_t)t->shape[d]));
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_dtype_name(t->dtype), "shape",
                      shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_tree.h"
 #include "base/os.h"
 
 enum { MAX_ROWS = 1 << 14, MAX_PAIRS = 512, MAX_GATES = 1 << 22, MAX_DECADES = 6 };
@@ -150,7 +151,6 @@ static void write_title(struct heatmap *h)
 static zp_status fill(struct heatmap *h, const json_t *doc, zp_err *err)
 {
     const json_t *values = json_object_get(doc, "gates");
-    if (!values) values = json_object_get(doc, "gates");
     ZP_TRY(read_shape(h, doc, err));
     if (json_is_array(values)) ZP_TRY(read_importance(h, values, err));
     else ZP_FAIL_IF(!json_is_array(json_object_get(doc, "closed_gates")), err, ZP_BAD_INPUT,
@@ -377,12 +377,11 @@ static bool ends_with(const char *s, const char *end)
 zp_status zp_report_heatmap(const char *json, const char *path, zp_err *err)
 {
     struct heatmap h;
-    json_error_t where;
+    json_t *doc;
     bool png = ends_with(path, ".png");
     ZP_FAIL_IF(!png && !ends_with(path, ".svg"), err, ZP_USAGE,
                "%s: a picture's name ends in .svg or .png", path);
-    json_t *doc = json_loads(json, JSON_REJECT_DUPLICATES, &where);
-    ZP_FAIL_IF(!doc, err, ZP_BAD_INPUT, "not a JSON document: line %d: %s", where.line, where.text);
+    ZP_TRY(json_tree_read(json, strlen(json), "the document", ZP_BAD_INPUT, &doc, err));
     zp_status status = heatmap_read(&h, doc, err);
     if (status == ZP_OK) {
         status = png ? draw_png(&h, path, err) : draw_svg(&h, path, err);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_tree.h"
 #include "base/os.h"
 #include "report/chart.h"
 #include "report/heatmap.h"
@@ -266,10 +267,9 @@ zp_status page_write(json_t *doc, struct buffer *out, zp_err *err)
 
 zp_status zp_report_verify_html(const char *json, const char *path, zp_err *err)
 {
-    json_error_t where;
     struct buffer out = buffer_with_max(MEM_META, (size_t)1 << 30);
-    json_t *doc = json_loads(json, JSON_REJECT_DUPLICATES, &where);
-    ZP_FAIL_IF(!doc, err, ZP_BAD_INPUT, "not a JSON document: line %d: %s", where.line, where.text);
+    json_t *doc;
+    ZP_TRY(json_tree_read(json, strlen(json), "the document", ZP_BAD_INPUT, &doc, err));
     zp_status status = page_write(doc, &out, err);
     if (status == ZP_OK) status = os_write_file(path, out.data, out.size, err);
     buffer_free(&out);
