@@ -2,12 +2,13 @@
  * Owns: the choice. Rows are independent, so threads change nothing but the time. */
 #include "model/requant.h"
 
-#include <jansson.h>
 #include <string.h>
 
+#include "base/json_tree.h"
 #include "base/os.h"
 #include "kern/quant.h"
 #include "model/gguf_write.h"
+#include "model/json_write.h"
 
 #define EVIDENCE_KEY "zerope.evidence"
 
@@ -249,6 +250,7 @@ static zp_status write_file(const struct gguf *g, struct gguf_edit *e, const cha
     memset(w->failures, 0, w->n_threads * sizeof *w->failures);
     report->bytes_before = g->file_bytes;
     ZP_TRY(gguf_edit_file_bytes(e, &report->bytes_after, err));
+    if (w->o->json != NULL) ZP_TRY(requant_report_json(report, w->o->json, err));
     return gguf_edit_write(e, out, err);
 }
 
@@ -292,7 +294,7 @@ static json_t *types_json(const struct requant_report *report)
     for (size_t i = 0; (t = quant_traits_at(i)) != NULL; i++) {
         json_int_t n = 0;
         for (uint32_t k = 0; k < report->n_items; k++) n += report->items[k].to == t->type;
-        if (n > 0) json_object_set_new(types, t->name, json_integer(n));
+        if (n > 0) types = json_tree_put(types, t->name, json_integer(n));
     }
     return types;
 }
@@ -303,57 +305,38 @@ static json_t *exceptions_json(const struct requant_report *report)
     for (uint32_t k = 0; k < report->n_items; k++) {
         const struct requant_item *item = &report->items[k];
         if (item->why != REQUANT_OUTPUT && item->why != REQUANT_ROW_LENGTH) continue;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", item->name, "from",
-                                              quant_traits_find(item->from)->name, "to",
-                                              quant_traits_find(item->to)->name, "why",
-                                              requant_why_text(item->why)));
+        list = json_tree_add(
+            list, json_pack("{s:o, s:s, s:s, s:s}", "name", json_tree_text(item->name), "from",
+                            quant_traits_find(item->from)->name, "to",
+                            quant_traits_find(item->to)->name, "why", requant_why_text(item->why)));
     }
     return list;
 }
 
-struct sink {
-    struct buffer *out;
-    zp_err *err;
-    zp_status status;
-};
-
-static int append_json(const char *text, size_t size, void *arg)
-{
-    struct sink *s = arg;
-    s->status = buffer_append(s->out, text, size, s->err);
-    return s->status == ZP_OK ? 0 : -1;
-}
-
 zp_status requant_report_json(const struct requant_report *report, struct buffer *out, zp_err *err)
 {
-    struct sink s = {out, err, ZP_OK};
     json_t *root = json_pack(
         "{s:o, s:I, s:I, s:i, s:i, s:b, s:o}", "types", types_json(report), "bytes_before",
         (json_int_t)report->bytes_before, "bytes_after", (json_int_t)report->bytes_after, "twice",
         (int)report->n_twice, "grown", (int)report->n_grown, "evidence_dropped",
         (int)report->evidence_dropped, "exceptions", exceptions_json(report));
     ZP_FAIL_IF(root == NULL, err, ZP_NO_MEMORY, "not enough memory for the report");
-    int failed = json_dump_callback(root, append_json, &s, JSON_COMPACT);
+    zp_status status = json_write_text(root, JSON_COMPACT, out, err);
     json_decref(root);
-    ZP_TRY(s.status);
-    ZP_FAIL_IF(failed != 0, err, ZP_NO_MEMORY, "not enough memory for the report");
-    return ZP_OK;
+    return status;
 }
 
-static zp_status quantize_with(const char *in, const char *out, const struct requant_options *o,
+static zp_status quantize_with(const char *in, const char *out, struct requant_options *o,
                                char **json, zp_err *err)
 {
     struct requant_report report;
     struct buffer text = buffer_with_max(MEM_META, (size_t)256 << 20);
-    ZP_TRY(requant_file(in, out, o, &report, err));
-    zp_status status = json != NULL ? requant_report_json(&report, &text, err) : ZP_OK;
-    requant_report_free(&report);
-    if (status != ZP_OK) {
-        buffer_free(&text);
-        return status;
-    }
-    if (json != NULL) *json = (char *)text.data;
-    return ZP_OK;
+    if (json != NULL) o->json = &text;
+    zp_status status = requant_file(in, out, o, &report, err);
+    if (status == ZP_OK) requant_report_free(&report);
+    if (status == ZP_OK && json != NULL) *json = (char *)text.data;
+    else buffer_free(&text);
+    return status;
 }
 
 zp_status zp_quantize(const char *in, const char *out, const char *type,

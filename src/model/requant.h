@@ -28,6 +28,7 @@ struct requant_options {
     bool pure;                   /* no exception for the output matrix */
     struct pool *pool;           /* NULL: the caller's thread alone; the bytes are the same */
     const zp_progress *progress; /* may be NULL; counts weights */
+    struct buffer *json;         /* may be NULL; the report, made before the file has its name */
 };
 
 struct requant_item {
