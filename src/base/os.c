@@ -432,15 +432,20 @@ static void sync_folder(const char *path)
     close(fd);
 }
 
-zp_status os_file_commit(struct os_file *f, zp_err *err)
+zp_status os_file_finish(struct os_file *f, zp_err *err)
 {
     ZP_FAIL_IF(f->fd < 0 || f->temp == NULL, err, ZP_RUN, "finishing a file that is not open");
     ZP_TRY(flush_chunk(f, err));
     if (fsync(f->fd) != 0) return write_failed(f, errno, 0, err);
     int code = close(f->fd) == 0 ? 0 : errno;
     f->fd = -1;
-    if (code == 0 && rename(f->temp, f->path) != 0) code = errno;
-    if (code != 0) return write_failed(f, code, 0, err);
+    return code == 0 ? ZP_OK : write_failed(f, code, 0, err);
+}
+
+zp_status os_file_commit(struct os_file *f, zp_err *err)
+{
+    if (f->fd >= 0 || f->temp == NULL) ZP_TRY(os_file_finish(f, err));
+    if (rename(f->temp, f->path) != 0) return write_failed(f, errno, 0, err);
     sync_folder(f->path);
     mem_free(f->temp);
     f->temp = NULL; /* nothing left to remove */

@@ -33,6 +33,8 @@ zp_status os_read_file(const char *path, struct buffer *out, zp_err *err);
 struct os_file { int fd; char *path, *temp; uint64_t at; uint8_t *chunk; size_t used; };
 zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err);
 zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err *err);
+/* Optional, before the commit: all bytes are on the disk under f->temp and can be read there. */
+zp_status os_file_finish(struct os_file *f, zp_err *err);
 zp_status os_file_commit(struct os_file *f, zp_err *err);
 void os_file_abort(struct os_file *f);
 /* Test hook: the next writes fail with ENOSPC after this many bytes (UINT64_MAX = off). */

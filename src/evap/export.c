@@ -3,7 +3,8 @@
  * (export_route.c).
  * O1 no key of zerope.position or zerope.attention is in a stock file: what they said is said by
  *    its own keys, or the export is refused.  O2 context_length is the length with evidence.
- * O3 the written file is opened again and its position table compared with the source's. */
+ * O3 the written file is opened again and its position table compared with the source's.
+ * O4 a GGUF file gets its name last, when nothing can fail any more; of a folder each file does. */
 #include "evap/export.h"
 
 #include <math.h>
@@ -208,7 +209,7 @@ static zp_status compare_head(const struct position *a, const struct position *b
     }
     ZP_FAIL_IF(!same, err, ZP_RUN,
                "%s: read back, layer %u, KV head %u rotates other pairs than the source (%u and %u "
-               "open): do not use the file",
+               "open): do not use what was written",
                path, layer, kv, y->n_open, x->n_open);
     return ZP_OK;
 }
@@ -230,7 +231,7 @@ static zp_status read_back(struct export_job *j, zp_err *err)
     if (j->route.way == EXPORT_PATTERN && j->route.kind == EXPORT_STOCK_GGUF &&
         !arch_find(j->route.arch))
         return ZP_OK;
-    ZP_TRY(zp_model_open(&written, j->out, NULL, err));
+    ZP_TRY(zp_model_open(&written, j->file.temp ? j->file.temp : j->out, NULL, err));
     zp_status status = compare_positions(j->m, written, j->out, err);
     zp_model_close(written);
     j->read_back = status == ZP_OK;
@@ -244,7 +245,7 @@ static zp_status export_stock(struct export_job *j, enum export_kind kind, zp_er
     ZP_TRY(export_route_find(&j->route, kind, j->m, err));
     ZP_TRY(make_stock(j, err));
     if (kind == EXPORT_HF) ZP_TRY(write_folder(j, err));
-    else ZP_TRY(gguf_edit_write(&j->edit, j->out, err));
+    else ZP_TRY(gguf_edit_write_temp(&j->edit, j->out, &j->file, err));
     return read_back(j, err);
 }
 
@@ -259,7 +260,7 @@ static zp_status export_own(struct export_job *j, zp_err *err)
     if (!j->n_ctx) j->n_ctx = j->m->h.n_ctx_train;
     j->has_tokenizer = gguf_edit_find_key(&j->edit, "tokenizer.ggml.model") != NULL ||
                        gguf_edit_find_key(&j->edit, "tokenizer.huggingface.json") != NULL;
-    ZP_TRY(gguf_edit_write(&j->edit, j->out, err));
+    ZP_TRY(gguf_edit_write_temp(&j->edit, j->out, &j->file, err));
     return read_back(j, err);
 }
 
@@ -271,7 +272,8 @@ static zp_status run(struct export_job *j, char **json, zp_err *err)
     if (strcmp(j->to, "stock-gguf") == 0) ZP_TRY(export_stock(j, EXPORT_STOCK_GGUF, err));
     else if (strcmp(j->to, "hf") == 0) ZP_TRY(export_stock(j, EXPORT_HF, err));
     else ZP_TRY(export_own(j, err));
-    return export_report(j, json, err);
+    ZP_TRY(export_report(j, json, err));
+    return j->file.temp ? os_file_commit(&j->file, err) : ZP_OK;
 }
 
 zp_status zp_export_run(const char *model, const char *to, const char *out,
@@ -286,6 +288,11 @@ zp_status zp_export_run(const char *model, const char *to, const char *out,
     ZP_ALLOC(j, MEM_EVAP, 1, err, "an export");
     *j = (struct export_job){ .model = model, .to = to, .out = out, .rows.progress = progress };
     zp_status status = run(j, json, err);
+    if (status != ZP_OK) {
+        mem_free(*json);
+        *json = NULL;
+    }
+    os_file_abort(&j->file);
     gguf_edit_free(&j->edit);
     zp_model_close(j->m);
     mem_free(j->tokenizer);

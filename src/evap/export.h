@@ -4,6 +4,7 @@
 #define EVAP_EXPORT_H
 
 #include <zerope/evap.h>
+#include "base/os.h"
 #include "evap/export_rows.h"
 #include "model/hfwrite.h"
 
@@ -17,6 +18,8 @@ struct export_job {
     struct export_rows rows;
     uint32_t n_ctx;              /* context length of the written file */
     bool read_back;              /* opened again and its positions compared */
+    /* of a GGUF: complete under its temporary name until all is done */
+    struct os_file file;
     bool has_tokenizer;
     struct hf_file files[EXPORT_MAX_FILES]; /* copied into a folder beside config and weights */
     uint32_t n_files;

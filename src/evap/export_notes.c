@@ -24,8 +24,8 @@ static void write_files(struct json_build *w, const struct export_job *j, zp_err
     size_t n = 0;
     uint64_t bytes = 0, size;
     json_build_array(w, "files");
-    if (is_folder(j) && w->status == ZP_OK) {
-        w->status = os_list_files(j->out, &names, &n, err);
+    if (is_folder(j)) {
+        if (w->status == ZP_OK) w->status = os_list_files(j->out, &names, &n, err);
         for (size_t i = 0; i < n; i++) {
             json_build_text(w, NULL, names[i]);
             if (os_file_size(names[i], &size, NULL) == ZP_OK) bytes += size;
@@ -33,7 +33,7 @@ static void write_files(struct json_build *w, const struct export_job *j, zp_err
         os_list_free(names, n);
     } else {
         json_build_text(w, NULL, j->out);
-        if (os_file_size(j->out, &size, NULL) == ZP_OK) bytes = size;
+        if (os_file_size(j->file.temp, &size, NULL) == ZP_OK) bytes = size;
     }
     json_build_array_end(w);
     json_build_uint(w, "bytes", bytes);

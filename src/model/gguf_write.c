@@ -497,17 +497,24 @@ static zp_status write_all(struct os_file *f, const struct gguf_edit *e, size_t 
         (void)pad_up(t->bytes, e->alignment, &end);
         ZP_TRY(put_padding(f, end - t->bytes, err));
     }
-    return os_file_commit(f, err);
+    return os_file_finish(f, err);
+}
+
+zp_status gguf_edit_write_temp(struct gguf_edit *e, const char *path, struct os_file *f,
+                               zp_err *err)
+{
+    size_t data_begin, total;
+    ZP_FAIL_IF(!measure(e, &data_begin, &total), err, ZP_BAD_INPUT,
+               "%s: the file would be too large", path);
+    ZP_TRY(os_file_create(f, path, total, err));
+    zp_status status = write_all(f, e, data_begin, err);
+    if (status != ZP_OK) os_file_abort(f);
+    return status;
 }
 
 zp_status gguf_edit_write(struct gguf_edit *e, const char *path, zp_err *err)
 {
-    size_t data_begin, total;
     struct os_file f;
-    ZP_FAIL_IF(!measure(e, &data_begin, &total), err, ZP_BAD_INPUT,
-               "%s: the file would be too large", path);
-    ZP_TRY(os_file_create(&f, path, total, err));
-    zp_status status = write_all(&f, e, data_begin, err);
-    if (status != ZP_OK) os_file_abort(&f);
-    return status;
+    ZP_TRY(gguf_edit_write_temp(e, path, &f, err));
+    return os_file_commit(&f, err);
 }

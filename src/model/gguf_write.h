@@ -6,6 +6,7 @@
 #ifndef MODEL_GGUF_WRITE_H
 #define MODEL_GGUF_WRITE_H
 
+#include "base/os.h"
 #include "model/gguf.h"
 
 /* Writes rows [first, first + n) of the tensor to out (n * row bytes). Called in ascending order,
@@ -79,5 +80,9 @@ zp_status gguf_from_edit(struct gguf *g, struct gguf_edit *e, zp_err *err);
 /* Size of the file gguf_edit_write would write. */
 zp_status gguf_edit_file_bytes(const struct gguf_edit *e, uint64_t *bytes, zp_err *err);
 zp_status gguf_edit_write(struct gguf_edit *e, const char *path, zp_err *err);
+/* The same up to the commit: the file lies complete at f->temp until os_file_commit gives it its
+ * name or os_file_abort removes it. On failure nothing is left. */
+zp_status gguf_edit_write_temp(struct gguf_edit *e, const char *path, struct os_file *f,
+                               zp_err *err);
 
 #endif
