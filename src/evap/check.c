@@ -34,12 +34,20 @@ void check_close(struct check *k)
     memset(k, 0, sizeof *k);
 }
 
-static void summarise(struct score *s, const struct check *k, struct check_result *out)
+static uint64_t kv_bytes_per_token(const struct zp_model *m, uint32_t n_ctx)
+{
+    size_t pages = kvcache_pages_needed(&m->position, n_ctx, 1);
+    return pages * kvcache_page_bytes(&m->position, 2) / n_ctx;
+}
+
+static void summarise(struct score *s, const struct check *k, const struct zp_model *m,
+                      struct check_result *out)
 {
     uint32_t n = s->n_windows;
     *out = (struct check_result){ .n_windows = n,
                                   .n_ctx = k->original.n_ctx,
                                   .n_positions = s->n_values,
+                                  .kv_bytes_per_token = kv_bytes_per_token(m, k->original.n_ctx),
                                   .kl_mean = score_average(s->kl, n),
                                   .kl_hi = score_upper95(s->kl, n, 1),
                                   .kl_last200 = score_average(s->kl_last, n),
@@ -83,7 +91,7 @@ static zp_status compare_model(const struct check *k, const struct zp_model *m,
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
                              "not enough memory for hidden states");
     if (status == ZP_OK) status = compare(k, e, &s, x, err);
-    if (status == ZP_OK) summarise(&s, k, out);
+    if (status == ZP_OK) summarise(&s, k, m, out);
     score_free(&s);
     mem_free(x);
     zp_engine_close(e);

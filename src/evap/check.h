@@ -16,7 +16,7 @@ struct check {
 
 struct check_result {
     uint32_t n_windows, n_ctx;
-    uint64_t n_positions;
+    uint64_t n_positions, kv_bytes_per_token;
     double kl_mean, kl_hi, kl_p99, kl_max, kl_last200, nll_before, nll_after, top1;
     struct score_mean bucket[24], bucket_base[24];
 };

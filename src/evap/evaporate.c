@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_tree.h"
 #include "base/os.h"
 #include "evap/apply.h"
 #include "evap/check.h"
@@ -166,16 +167,15 @@ static zp_status get_plan(struct job *j, zp_err *err)
 
 static zp_status recipe_text(const struct job *j, char **out, zp_err *err)
 {
-    json_t *r = json_pack("{ss ss si sf sb sb sb sb si sb si}", "command", "evaporate", "method",
-                          "snap", "ctx", (int)j->c.n_ctx, "budget_kl", j->o->plan.budget_kl,
-                          "uniform", j->o->plan.uniform, "uniform_slow", j->o->plan.uniform_slow,
-                          "layers", j->o->plan.layers, "close_all", j->o->close_all, "local_window",
-                          (int)j->o->plan.local_window, "folded", j->fold != NULL, "windows_check",
-                          (int)j->result.n_windows);
-    if (r) {
-        json_object_set_new(r, "kl_mean", json_real(j->result.kl_mean));
-        json_object_set_new(r, "kl_hi", json_real(j->result.kl_hi));
-    }
+    const zp_plan_options *o = &j->o->plan;
+    json_t *r = json_pack("{ss ss si so sb sb sb sb si sb si so so}", "command", "evaporate",
+                          "method", "snap", "ctx", (int)j->c.n_ctx, "budget_kl",
+                          json_tree_real(o->budget_kl), "uniform", o->uniform, "uniform_slow",
+                          o->uniform_slow, "layers", o->layers, "close_all", j->o->close_all,
+                          "local_window", (int)o->local_window, "folded", j->fold != NULL,
+                          "windows_check", (int)j->result.n_windows, "kl_mean",
+                          json_tree_real(j->result.kl_mean), "kl_hi",
+                          json_tree_real(j->result.kl_hi));
     ZP_FAIL_IF(!r, err, ZP_NO_MEMORY, "not enough memory for the recipe");
     zp_status status = evapfile_text(r, out, err);
     json_decref(r);
@@ -261,78 +261,76 @@ static bool is_promise(const struct job *j)
     return !j->o->close_all && j->result.n_windows >= LEAST_WINDOWS;
 }
 
-static zp_status kv_bytes_per_token(const struct job *j, uint64_t *out, zp_err *err)
-{
-    struct zp_model *m;
-    ZP_TRY(zp_model_open(&m, j->out, NULL, err));
-    size_t pages = kvcache_pages_needed(&m->position, j->c.n_ctx, 1);
-    *out = pages * kvcache_page_bytes(&m->position, 2) / j->c.n_ctx;
-    zp_model_close(m);
-    return ZP_OK;
-}
-
 /* What holds, and for which length, in words. */
-static void add_words(const struct job *j, json_t *o)
+static json_t *add_words(const struct job *j, json_t *o)
 {
     const struct check_result *r = &j->result;
     if (is_promise(j))
-        json_object_set_new(
+        o = json_tree_put(
             o, "promise",
             json_sprintf("mean KL(original || new) <= %g nats a token at %u tokens "
                          "(95 %% upper bound %.5f, %u held-out windows, positions >= %u)",
                          j->o->plan.budget_kl, j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
     else if (!j->o->close_all)
-        json_object_set_new(o, "no_promise",
-                            json_sprintf("%u held-out windows measure, but fewer than %d vouch for "
-                                         "no length", r->n_windows, LEAST_WINDOWS));
+        o = json_tree_put(o, "no_promise",
+                          json_sprintf("%u held-out windows measure, but fewer than %d vouch for "
+                                       "no length", r->n_windows, LEAST_WINDOWS));
     if (j->c.docs.single_file)
-        json_object_set_new(
+        o = json_tree_put(
             o, "note", json_string("one text file was given: its parts stand in for documents"));
+    return o;
 }
 
-static zp_status report(const struct job *j, char **json, zp_err *err)
+static json_t *figures(const struct job *j)
 {
     const struct check_result *r = &j->result;
     const struct gateset *g = &j->p.set;
-    uint64_t kv;
-    json_t *set;
-    ZP_TRY(kv_bytes_per_token(j, &kv, err));
-    ZP_TRY(gateset_to_json(g, &set, err));
-    json_t *o = json_pack(
-        "{ss ss si sf sI sI sf sf sf sf sf sf sf sf si si si sI si sI sb sf sf sf si si si si}",
-        "format", "zerope-evaporate", "file", j->out, "ctx", (int)j->c.n_ctx, "budget_kl",
-        j->o->plan.budget_kl, "closed", (json_int_t)gateset_closed(g), "total",
-        (json_int_t)gateset_total(g), "kl_mean", r->kl_mean, "kl_hi", r->kl_hi, "kl_last200",
-        r->kl_last200, "kl_p99", r->kl_p99, "kl_max", r->kl_max, "ppl_before", exp(r->nll_before),
-        "ppl_after", exp(r->nll_after), "top1_agree", r->top1, "heads_none",
-        (int)gateset_heads_none(g), "heads_local", (int)gateset_heads_local(g), "layers_none",
-        (int)gateset_layers_none(g), "kv_bytes_per_token", (json_int_t)kv, "windows_check",
+    return json_pack(
+        "{ss so si so sI sI so so so so so so so so si si si sI si sI sb sf sf sf si si si si}",
+        "format", "zerope-evaporate", "file", json_tree_text(j->out), "ctx", (int)j->c.n_ctx,
+        "budget_kl", json_tree_real(j->o->plan.budget_kl), "closed", (json_int_t)gateset_closed(g),
+        "total", (json_int_t)gateset_total(g), "kl_mean", json_tree_real(r->kl_mean), "kl_hi",
+        json_tree_real(r->kl_hi), "kl_last200", json_tree_real(r->kl_last200), "kl_p99",
+        json_tree_real(r->kl_p99), "kl_max", json_tree_real(r->kl_max), "ppl_before",
+        json_tree_real(exp(r->nll_before)), "ppl_after", json_tree_real(exp(r->nll_after)),
+        "top1_agree", json_tree_real(r->top1), "heads_none", (int)gateset_heads_none(g),
+        "heads_local", (int)gateset_heads_local(g), "layers_none", (int)gateset_layers_none(g),
+        "kv_bytes_per_token", (json_int_t)r->kv_bytes_per_token, "windows_check",
         (int)r->n_windows, "positions_check", (json_int_t)r->n_positions, "folded", j->fold != NULL,
         "seconds_scan", j->seconds_scan, "seconds_plan", j->seconds_plan, "seconds_check",
         j->seconds_check, "checks", (int)j->n_checks, "n_layer", (int)g->n_layer, "n_kv",
         (int)g->n_kv, "n_pair", (int)g->n_pair);
-    zp_status status = ZP_OK;
-    if (!o || json_object_update(o, set) != 0)
+}
+
+static zp_status report(const struct job *j, char **json, zp_err *err)
+{
+    json_t *set, *o = figures(j);
+    zp_status status = gateset_to_json(&j->p.set, &set, err);
+    bool good = status == ZP_OK && json_object_update(o, set) == 0;
+    o = add_words(j, o);
+    if (status == ZP_OK && !(good && o))
         status =
             status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for the report");
-    if (o) add_words(j, o);
     if (status == ZP_OK) status = evapfile_text(o, json, err);
     json_decref(o);
     json_decref(set);
     return status;
 }
 
+/* All that takes memory comes before the file's name changes hands: a failed call leaves the old
+ * file. The plan is a result of its own, as the scan is, and of use where the file cannot be
+ * written. */
 static zp_status write_final(struct job *j, zp_err *err)
 {
     char *recipe;
+    if (j->o->plan_out)
+        ZP_TRY(evapfile_write_plan(&j->p, (struct evapfile_paths){ j->model, j->text },
+                                   j->o->plan_out, err));
     ZP_TRY(recipe_text(j, &recipe, err));
     struct apply_info info = { .n_ctx_validated = is_promise(j) ? j->c.n_ctx : 0,
                                .recipe = recipe };
     zp_status status = apply_write(j->c.model, &j->p.set, j->fold, &info, j->out, err);
     mem_free(recipe);
-    if (status == ZP_OK && j->o->plan_out)
-        status = evapfile_write_plan(&j->p, (struct evapfile_paths){ j->model, j->text },
-                                     j->o->plan_out, err);
     return status;
 }
 
@@ -353,8 +351,8 @@ static zp_status run(struct job *j, char **json, zp_err *err)
                       n < LEAST_WINDOWS ? n : LEAST_WINDOWS, j->c.progress, err));
     ZP_TRY(get_plan(j, err));
     ZP_TRY(keep_promise(j, err));
-    ZP_TRY(write_final(j, err));
-    return report(j, json, err);
+    ZP_TRY(report(j, json, err));
+    return write_final(j, err);
 }
 
 zp_status zp_evaporate_run(const char *model, const char *text, const zp_evaporate_options *options,
@@ -377,5 +375,8 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     fold_free(&j->fold_memory);
     if (j->c.model) calib_close(&j->c);
     mem_free(j);
+    if (status == ZP_OK) return ZP_OK;
+    mem_free(*json);
+    *json = NULL;
     return status;
 }
