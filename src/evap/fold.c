@@ -33,7 +33,8 @@ zp_status fold_open(struct fold *f, struct calib *c, zp_err *err)
     f->w = mem_array(MEM_EVAP, factors * 2, sizeof *f->w);
     f->backup = mem_array(MEM_EVAP, rows * h->d_model, sizeof *f->backup);
     f->bias_backup = mem_zalloc(MEM_EVAP, rows * sizeof *f->bias_backup);
-    if (!f->w || !f->backup || !f->bias_backup) {
+    f->mixed = mem_array(MEM_EVAP, 2 * (size_t)h->d_model, sizeof *f->mixed);
+    if (!f->w || !f->backup || !f->bias_backup || !f->mixed) {
         fold_free(f);
         ZP_FAIL(err, ZP_NO_MEMORY, "not enough memory for the fold of closed pairs");
     }
@@ -51,6 +52,7 @@ void fold_free(struct fold *f)
     mem_free(f->w);
     mem_free(f->backup);
     mem_free(f->bias_backup);
+    mem_free(f->mixed);
     memset(f, 0, sizeof *f);
 }
 
@@ -73,8 +75,8 @@ static void write_rows(const struct fold *f, struct calib *c, bool folded)
     const struct hparams *h = &c->model->h;
     const struct position *p = &c->model->position;
     size_t d = h->d_model;
-    float *mixed = mem_array(MEM_EVAP, 2 * d, sizeof *mixed);
-    for (uint32_t l = 0; mixed && l < h->n_layer; l++)
+    float *mixed = f->mixed;
+    for (uint32_t l = 0; l < h->n_layer; l++)
         for (uint32_t head = 0; head < h->n_head; head++)
             for (uint32_t s = 0; s < p->n_pair; s++) {
                 uint32_t kv = head / (h->n_head / h->n_kv),
@@ -91,7 +93,6 @@ static void write_rows(const struct fold *f, struct calib *c, bool folded)
                 kern_mat_set_row_f32(&c->engine->weights.layers[l].mat[W_Q], row + 1, mixed + d);
                 write_bias(f, c, l, row, wr, wi);
             }
-    mem_free(mixed);
 }
 
 void fold_install(const struct fold *f, struct calib *c)

@@ -12,6 +12,7 @@ struct fold {
         w; /* (n_layer, n_head, n_pair, 2): factor of the pair's q; (1, 0) where the pair is open */
     float *backup; /* W_q rows of the exact engine as loaded (n_layer, n_head * d_head, d_model) */
     float *bias_backup; /* (n_layer, n_head * d_head); zeros where the model has no biases */
+    float *mixed; /* (2, d_model): room for two rows, so that installing and removing cannot fail */
 };
 
 bool fold_is_possible(const struct calib *c);
