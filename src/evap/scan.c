@@ -63,6 +63,15 @@ static bool close_box(struct gateset *g, uint32_t l0, uint32_t l1, uint32_t k0, 
     return any;
 }
 
+/* Never below 0: a rounded -1e-9 would say that there is nothing to close, which -1 says. */
+static zp_status kl_of_change(struct calib *c, const struct gateset *g, uint32_t from,
+                              uint32_t n_windows, double *kl, zp_err *err)
+{
+    ZP_TRY(calib_kl(c, g, from, n_windows, kl, err));
+    *kl = fmax(*kl, 0.0);
+    return ZP_OK;
+}
+
 static zp_status kl_of_box(const struct scan *s, struct calib *c, const struct gateset *file,
                            const uint32_t box[6], double *kl, zp_err *err)
 {
@@ -71,7 +80,7 @@ static zp_status kl_of_box(const struct scan *s, struct calib *c, const struct g
     zp_status status = ZP_OK;
     *kl = -1.0;
     if (close_box(&g, box[0], box[1], box[2], box[3], box[4], box[5]))
-        status = calib_kl(c, &g, box[0], s->n_windows_kl, kl, err);
+        status = kl_of_change(c, &g, box[0], s->n_windows_kl, kl, err);
     gateset_free(&g);
     return status;
 }
@@ -195,7 +204,7 @@ static zp_status measure_local(struct scan *s, struct calib *c, const struct gat
         ZP_TRY(gateset_copy(&g, file, err));
         g.window[i] = s->local_window;
         g.n_sink = SCAN_SINKS;
-        zp_status status = calib_kl(c, &g, layer, c->n_restart, &s->kl_local[i], err);
+        zp_status status = kl_of_change(c, &g, layer, c->n_restart, &s->kl_local[i], err);
         if (status == ZP_OK) status = probes_rise(probes, c, &g, layer, &s->nll_rise[i], err);
         gateset_free(&g);
         ZP_TRY(status);

@@ -96,6 +96,22 @@ static void check_choice(zp_plan_options plan, const char *name)
     assert_true(before > 0.0);
 }
 
+/* Closing what matters least costs so little that its KL rounds to below zero: still it is there to
+ * be closed, which -1 would deny. */
+static void test_every_open_pair_is_ranked(void **state)
+{
+    static const char *const lists[] = { "kl_head", "kl_layer", "kl_pair", "kl_local" };
+    zp_scan_options o = { .n_ctx = 32, .n_windows_local = 2, .n_windows_kl = 1, .n_threads = 1 };
+    (void)state;
+    CHECK(zp_scan_run(MODEL, TEXT, &o, in_folder("scan.json"), err));
+    json_t *scan = json_load_file(in_folder("scan.json"), 0, NULL), *value;
+    for (size_t k = 0, i; k < 4; k++)
+        json_array_foreach(json_object_get(scan, lists[k]), i, value)
+            assert_true(json_number_value(value) >= 0.0); /* every gate of this model is open */
+    assert_int_equal(json_array_size(json_object_get(scan, "kl_pair")), 4);
+    json_decref(scan);
+}
+
 static void test_gate_by_gate(void **state)
 {
     (void)state;
@@ -229,6 +245,7 @@ static void test_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_open_pair_is_ranked),
         cmocka_unit_test(test_gate_by_gate),          cmocka_unit_test(test_whole_layers),
         cmocka_unit_test(test_same_pairs_everywhere), cmocka_unit_test(test_local_heads),
         cmocka_unit_test(test_a_folder_brings_its_tokenizer_along), cmocka_unit_test(test_again),
