@@ -6,8 +6,8 @@
 
 /* Gate heat map (layer x KV head by pair) of a SCAN, PLAN or inspect document: path ends in .svg or
  * .png. */
-zp_status zp_report_heatmap(const char *json, const char *path, zp_err *err);
+ZP_API zp_status zp_report_heatmap(const char *json, const char *path, zp_err *err);
 /* One self-contained HTML page of a verify document (pictures inline). */
-zp_status zp_report_verify_html(const char *json, const char *path, zp_err *err);
+ZP_API zp_status zp_report_verify_html(const char *json, const char *path, zp_err *err);
 
 #endif
