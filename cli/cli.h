@@ -119,7 +119,8 @@ zp_status cli_check_value(struct cli *c, const struct cli_option *o, struct cli_
 zp_status cli_set_value(struct cli *c, size_t index, const char *text, enum cli_origin origin);
 void cli_env_name(const struct cli_option *o, char *out, size_t size);
 const char *cli_origin_name(enum cli_origin origin);
-/* The nearest of `names` within a third of the word's length, or NULL. */
+/* The nearest of `names`, at most 2 edits away (1 where either has no more than 4 letters), or one
+ * that begins with the word; or NULL. */
 const char *cli_near_miss(const char *word, const char *const *names, size_t n);
 
 /* Values by option name; asking for an option the command lacks is a programming error. */
@@ -141,6 +142,14 @@ zp_status cli_usage(struct cli *c, const char *fmt, ...) CLI_PRINTF(2, 3);
         if (cli_try_status != ZP_OK)                                                               \
             return cli_try_status;                                                                 \
     } while (0)
+
+struct cli_exit_code {
+    int code;
+    const char *text;
+};
+extern const struct cli_exit_code cli_exit_codes[]; /* as help shows them (cli_help.c) */
+extern const size_t cli_n_exit_codes;
+extern const char cli_error_document[]; /* what --json prints on failure, in words */
 
 /* ---- help (cli_help.c, cli_man.c, cli_completion.c) -------------------------------------- */
 void help_print_overview(FILE *f);
@@ -169,13 +178,13 @@ zp_status cli_read_file(struct cli *c, const char *path, size_t max, struct text
 zp_status cli_read_input(struct cli *c, struct text *out, bool *is_prompt);
 /* Prints the JSON document of --json. Takes the reference. */
 zp_status cli_emit(struct cli *c, json_t *doc);
-/* A document of the library (freed here): printed as it is with --json, otherwise as tables. */
+/* A document of the library (freed here): indented with --json, otherwise as tables. */
 zp_status cli_show(struct cli *c, char *document);
 zp_status cli_parse_document(struct cli *c, const char *document, json_t **out);
 json_t *cli_json_text(const char *text, size_t size); /* invalid UTF-8 becomes U+FFFD */
 /* Writes and flushes a piece of a stream; false: it failed, and cli_flush says why. */
 bool cli_write(const char *text, size_t size);
-zp_status cli_flush(struct cli *c); /* standard output reached its file, or a run error */
+zp_status cli_flush(struct cli *c); /* standard output reached its file, or an error by its kind */
 /* Checks early that the folder of an output exists and can be written. */
 zp_status cli_check_output(struct cli *c, const char *path);
 
@@ -200,6 +209,11 @@ zp_status cli_open_model_at(struct cli *c, const char *path, zp_model **out);
 zp_status cli_engine_options(struct cli *c, zp_engine_options *out);
 zp_status cli_sampler_options(struct cli *c, zp_sampler_options *out);
 zp_status cli_mode(struct cli *c, zp_mode *out);
+/* One note on stderr when work at n_ctx tokens goes beyond what the file has evidence for or, where
+ * it has none, what the model was trained for. */
+void cli_note_length(const struct cli *c, const zp_model *m, uint32_t n_ctx);
+/* The same for a model that only the library will open. */
+zp_status cli_note_length_of(struct cli *c, const char *path, uint32_t n_ctx);
 
 /* ---- generation (cli_generate.c) --------------------------------------------------------- */
 struct generation {
@@ -225,6 +239,7 @@ zp_status generation_run(struct generation *g, const int32_t *prompt, size_t n, 
 void generation_free_result(zp_generated *out);
 json_t *generation_timings(const struct generation *g);
 void generation_print_timings(const struct generation *g, const char *reason);
+zp_status generation_check_template(struct generation *g); /* there is one */
 /* Renders messages (not freed) with the chat template; *ids is released with zp_free. */
 zp_status generation_render(struct generation *g, const json_t *messages, int32_t **ids, size_t *n);
 json_t *generation_message(const char *role, const char *text, size_t size);

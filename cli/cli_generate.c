@@ -59,11 +59,21 @@ zp_status generation_open(struct generation *g, struct cli *c)
     return st;
 }
 
+/* The length to speak of: the context asked for, or by default what the sequence may reach. */
+static uint32_t reach(const struct generation *g, size_t n_prompt)
+{
+    size_t most = n_prompt + g->options.n_predict;
+    bool bounded = !cli_given(g->c, "ctx-size") && n_prompt > 0 && g->options.n_predict > 0 &&
+                   most < g->engine_options.n_ctx;
+    return bounded ? (uint32_t)most : g->engine_options.n_ctx;
+}
+
 zp_status generation_start(struct generation *g, size_t n_prompt)
 {
     double before = cli_now();
     if (g->engine_options.n_ctx == 0)
         g->engine_options.n_ctx = default_context(g, n_prompt);
+    cli_note_length(g->c, g->model, reach(g, n_prompt));
     CLI_TRY(zp_engine_open(&g->engine, g->model, &g->engine_options, &g->c->err));
     CLI_TRY(zp_seq_open(&g->seq, g->engine, &g->seq_options, &g->c->err));
     g->load_seconds += cli_now() - before;
@@ -147,14 +157,23 @@ void generation_print_timings(const struct generation *g, const char *reason)
     fprintf(stderr, reason != NULL ? "; ended by: %s\n" : "\n", reason);
 }
 
-zp_status generation_render(struct generation *g, const json_t *messages, int32_t **ids, size_t *n)
+zp_status generation_check_template(struct generation *g)
 {
     zp_model_info info;
     zp_model_describe(g->model, &info);
     if (!info.has_template && cli_text(g->c, "chat-template") == NULL)
-        return cli_fail(g->c, ZP_BAD_INPUT,
-                        "the model has no chat template: --chat-template FILE gives one, 'zerope "
-                        "run' needs none");
+        return cli_fail(
+            g->c, ZP_BAD_INPUT,
+            "%s: the model has no chat template: give one with --chat-template FILE, or "
+            "%s",
+            cli_text(g->c, "model"),
+            cli_has(g->c, "chat") ? "run it without --chat" : "use 'zerope run', which needs none");
+    return ZP_OK;
+}
+
+zp_status generation_render(struct generation *g, const json_t *messages, int32_t **ids, size_t *n)
+{
+    CLI_TRY(generation_check_template(g));
     json_t *input = json_pack("{s:O, s:b}", "messages", messages, "add_generation_prompt", 1);
     char *text = input != NULL ? json_dumps(input, JSON_COMPACT) : NULL;
     json_decref(input);

@@ -118,13 +118,26 @@ void help_print_command(FILE *f, const struct cli_command *cmd)
     fputs("\nExamples:\n", f);
     for (size_t i = 0; i < cmd->n_examples; i++)
         fprintf(f, "  # %s\n  %s\n", cmd->examples[i].comment, cmd->examples[i].line);
-    if (cmd->fields != NULL)
-        fprintf(f, "\nWith --json at least: %s\n", cmd->fields);
+    if (cmd->fields != NULL) {
+        fputs("\nWith --json at least:", f);
+        print_wrapped(f, cmd->fields, 21, 2);
+    }
 }
 
-static const char exit_codes[] =
-    "0 ok, 1 run error, 2 usage, 3 invalid model or input, 4 not enough memory or disk, "
-    "5 verification failed, 130 interrupted";
+const struct cli_exit_code cli_exit_codes[] = {
+    { 0, "ok" },
+    { 1, "run error; no right to read or write there; a closed pipe or a failing device" },
+    { 2, "usage: unknown or contradictory words and options" },
+    { 3, "invalid model or input; a path that names no file, or no folder to write into" },
+    { 4, "not enough memory or disk space, standard output on a full disk included" },
+    { 5, "verification failed" },
+    { 130, "interrupted" },
+};
+const size_t cli_n_exit_codes = CLI_COUNT(cli_exit_codes);
+const char cli_error_document[] =
+    "A command that fails with --json and has printed no document yet prints this one, and the "
+    "message on stderr as well: {\"error\": {\"code\": \"ZP_BAD_FILE\", \"exit\": 3, "
+    "\"message\": \"...\"}}.";
 static const char sources[] =
     "Each option can also be given in the environment (--ctx-size as ZEROPE_CTX_SIZE) or in a "
     "config file "
@@ -144,8 +157,12 @@ void help_print_overview(FILE *f)
         fprintf(f, "  %-12s %s\n", cli_commands[i].name, cli_commands[i].summary);
     fputs("\n", f);
     print_wrapped(f, sources, 0, 0);
-    fprintf(f, "\nExit codes: ");
-    print_wrapped(f, exit_codes, 12, 12);
+    fputs("\nExit codes:\n", f);
+    for (size_t i = 0; i < cli_n_exit_codes; i++) {
+        fprintf(f, "  %-4d", cli_exit_codes[i].code);
+        print_wrapped(f, cli_exit_codes[i].text, 6, 6);
+    }
+    print_wrapped(f, cli_error_document, 0, 0);
     fputs("\nMore: zerope COMMAND --help, zerope help --man\n", f);
 }
 
@@ -203,7 +220,10 @@ void help_print_markdown(FILE *f)
     for (size_t i = 0; i < cli_n_commands; i++)
         fprintf(f, "- [`%s`](#zerope-%s): %s\n", cli_commands[i].name, cli_commands[i].name,
                 cli_commands[i].summary);
-    fprintf(f, "\n%s\n\nExit codes: %s.\n\n## Options of every command\n\n", sources, exit_codes);
+    fprintf(f, "\n%s\n\n## Exit codes\n\n| code | meaning |\n| --- | --- |\n", sources);
+    for (size_t i = 0; i < cli_n_exit_codes; i++)
+        fprintf(f, "| %d | %s |\n", cli_exit_codes[i].code, cli_exit_codes[i].text);
+    fprintf(f, "\n%s\n\n## Options of every command\n\n", cli_error_document);
     print_option_rows(f, cli_common_options, cli_n_common_options);
     for (size_t i = 0; i < cli_n_commands; i++)
         print_command_section(f, &cli_commands[i]);

@@ -1,6 +1,6 @@
 /* cli_io.c: memory, texts, input and output of the commands.
- * O1 with --json standard output holds one document.  O2 a failed write to standard output ends in
- * exit code 1. */
+ * O1 with --json standard output holds one document.  O2 a failed write to standard output ends the
+ * program with an error.  O3 failures of paths have the kinds that the library's have. */
 #include "cli.h"
 
 #include <errno.h>
@@ -75,6 +75,22 @@ void text_free(struct text *t)
     *t = (struct text){ 0 };
 }
 
+/* A path that names nothing usable is wrong input, a full disk is missing room; the rest (rights,
+ * devices) are run errors. The library sorts its own failures the same way (base/os.c). */
+static zp_status kind_of(int code)
+{
+    switch (code) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ENAMETOOLONG:
+    case ELOOP: return ZP_BAD_INPUT;
+    case ENOSPC:
+    case EDQUOT: return ZP_NO_SPACE;
+    default: return ZP_IO;
+    }
+}
+
 /* ---- input ------------------------------------------------------------------------------- */
 static zp_status read_all(struct cli *c, FILE *f, const char *name, size_t max, struct text *out)
 {
@@ -98,8 +114,7 @@ zp_status cli_read_file(struct cli *c, const char *path, size_t max, struct text
         return read_all(c, stdin, "standard input", max, out);
     FILE *f = fopen(path, "rb");
     if (f == NULL)
-        return cli_fail(c, errno == ENOENT ? ZP_BAD_INPUT : ZP_IO, "%s: cannot open: %s", path,
-                        strerror(errno));
+        return cli_fail(c, kind_of(errno), "%s: cannot open: %s", path, strerror(errno));
     struct stat info;
     zp_status st = ZP_OK;
     if (fstat(fileno(f), &info) == 0 && S_ISDIR(info.st_mode))
@@ -177,7 +192,7 @@ zp_status cli_flush(struct cli *c)
 {
     cli_write("", 0);
     if (ferror(stdout))
-        return cli_fail(c, ZP_IO, "write error on standard output: %s",
+        return cli_fail(c, kind_of(write_errno), "write error on standard output: %s",
                         write_errno != 0 ? strerror(write_errno) : "the output ended early");
     return ZP_OK;
 }
@@ -206,18 +221,14 @@ zp_status cli_parse_document(struct cli *c, const char *document, json_t **out)
 
 zp_status cli_show(struct cli *c, char *document)
 {
-    zp_status st = ZP_OK;
-    if (c->json) {
-        printf("%s\n", document);
-        c->wrote_document = true;
-    } else {
-        json_t *doc = NULL;
-        st = cli_parse_document(c, document, &doc);
-        if (st == ZP_OK)
-            view_document(stdout, doc);
-        json_decref(doc);
-    }
+    json_t *doc = NULL;
+    zp_status st = cli_parse_document(c, document, &doc);
     zp_free(document);
+    if (st == ZP_OK && c->json)
+        return cli_emit(c, doc);
+    if (st == ZP_OK)
+        view_document(stdout, doc);
+    json_decref(doc);
     return st;
 }
 
@@ -230,16 +241,18 @@ zp_status cli_check_output(struct cli *c, const char *path)
     const char *where = slash != NULL ? folder : ".";
     zp_status st = ZP_OK;
     if (stat(where, &info) != 0)
-        st = cli_fail(c, ZP_IO, "%s: cannot write there: %s: %s", path, where, strerror(errno));
+        st = cli_fail(c, kind_of(errno), "%s: cannot write there: %s: %s", path, where,
+                      strerror(errno));
     else if (!S_ISDIR(info.st_mode))
-        st = cli_fail(c, ZP_IO, "%s: cannot write there: %s is not a folder", path, where);
+        st = cli_fail(c, ZP_BAD_INPUT, "%s: cannot write there: %s is not a folder", path, where);
     else if (access(where, W_OK) != 0)
-        st = cli_fail(c, ZP_IO, "%s: cannot write there: %s: %s", path, where, strerror(errno));
+        st = cli_fail(c, kind_of(errno), "%s: cannot write there: %s: %s", path, where,
+                      strerror(errno));
     else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        st = cli_fail(c, ZP_IO, "%s: is a folder, expected a file name", path);
+        st = cli_fail(c, ZP_BAD_INPUT, "%s: is a folder, expected a file name", path);
     else if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))  /* it would be renamed over */
-        st = cli_fail(c, ZP_IO, "%s: is no regular file; the output is written beside it first",
-                      path);
+        st = cli_fail(c, ZP_BAD_INPUT,
+                      "%s: is no regular file; the output is written beside it first", path);
     free(folder);
     return st;
 }

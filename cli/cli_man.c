@@ -95,11 +95,11 @@ void man_print(FILE *f)
           "result\n"
           ".SH SYNOPSIS\n.B zerope\n\\fICOMMAND\\fR [\\fIwords and options\\fR]\n"
           ".SH DESCRIPTION\n"
-          "Decoder language models carry an explicit positional encoding: rotations of queries and "
-          "keys, or a\n"
-          "distance bias. zerope takes it out of a trained model until it is exactly zero, proves "
-          "that nothing\n"
-          "else broke, and runs the result on processors. It also runs ordinary GGUF models.\n"
+          "zerope takes the explicit positional encoding (RoPE rotations) out of a trained "
+          "language model as far\n"
+          "as a budget on measured KL allows, checks that nothing else broke, and runs the result, "
+          "or an ordinary\n"
+          "GGUF model, on CPUs.\n"
           ".PP\n"
           "Each option can also be given in the environment (\\-\\-ctx\\-size as ZEROPE_CTX_SIZE) "
           "or in a config\n"
@@ -113,11 +113,12 @@ void man_print(FILE *f)
     fputs(".SH COMMON OPTIONS\n", f);
     for (size_t i = 0; i < cli_n_common_options; i++)
         print_option(f, &cli_common_options[i]);
-    fputs(".SH EXIT STATUS\n"
-          ".TP\n0\nok\n.TP\n1\nrun error\n.TP\n2\nusage\n.TP\n3\ninvalid model or input\n"
-          ".TP\n4\nnot enough memory or disk space\n.TP\n5\nverification "
-          "failed\n.TP\n130\ninterrupted\n"
-          ".SH ENVIRONMENT\n.TP\n\\fBZEROPE_*\\fR\nvalues of options, as above\n"
+    fputs(".SH EXIT STATUS\n", f);
+    for (size_t i = 0; i < cli_n_exit_codes; i++)
+        fprintf(f, ".TP\n%d\n%s\n", cli_exit_codes[i].code, cli_exit_codes[i].text);
+    fputs(".PP\n", f);
+    print_roff(f, cli_error_document);
+    fputs("\n.SH ENVIRONMENT\n.TP\n\\fBZEROPE_*\\fR\nvalues of options, as above\n"
           ".TP\n\\fBNO_COLOR\\fR\nno colours\n",
           f);
 }

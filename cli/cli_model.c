@@ -27,6 +27,29 @@ zp_status cli_open_model(struct cli *c, zp_model **out)
     return cli_open_model_at(c, cli_text(c, "model"), out);
 }
 
+void cli_note_length(const struct cli *c, const zp_model *m, uint32_t n_ctx)
+{
+    zp_model_info info;
+    zp_model_describe(m, &info);
+    uint32_t own = info.n_ctx_validated > 0 ? info.n_ctx_validated : info.n_ctx_train;
+    if (c->quiet || own == 0 || n_ctx <= own)
+        return;
+    progress_clear();
+    fprintf(stderr, "zerope: note: context %u is longer than the %u tokens %s\n", n_ctx, own,
+            info.n_ctx_validated > 0 ? "this file has evidence for" : "the model was trained for");
+}
+
+zp_status cli_note_length_of(struct cli *c, const char *path, uint32_t n_ctx)
+{
+    zp_model *m = NULL;
+    if (c->quiet)
+        return ZP_OK;
+    CLI_TRY(cli_open_model_at(c, path, &m));
+    cli_note_length(c, m, n_ctx);
+    zp_model_close(m);
+    return ZP_OK;
+}
+
 static zp_kv_type kv_type(const char *text)
 {
     if (text == NULL)

@@ -163,13 +163,14 @@ static size_t edit_distance(const char *a, const char *b)
 
 const char *cli_near_miss(const char *word, const char *const *names, size_t n)
 {
-    size_t best = strlen(word) / 3 + 2;
+    size_t best = SIZE_MAX;
     const char *found = NULL;
     for (size_t i = 0; i < n; i++) {
         size_t far = edit_distance(word, names[i]);
+        bool is_short = strlen(word) <= 4 || strlen(names[i]) <= 4;
         if (strlen(word) >= 3 && strncmp(word, names[i], strlen(word)) == 0)
             far = 1; /* an unfinished word */
-        if (far < best && far < strlen(names[i]))
+        if (far < best && far <= (is_short ? 1 : 2))
             best = far, found = names[i];
     }
     return found;

@@ -1,6 +1,9 @@
 /* cli_progress.c: Ctrl-C, and the progress of long work on stderr.
  * A terminal gets one bar, redrawn at most ten times a second; anything else one line every five
- * seconds. P1 the signal handler only sets a flag or ends the process.  P2 the second Ctrl-C always
+ * seconds. A label that comes again, or whose count goes back, is a new stage: its clock starts
+ * anew and it is told with the number of its round, since only the work itself knows how many there
+ * are.
+ * P1 the signal handler only sets a flag or ends the process.  P2 the second Ctrl-C always
  * ends it at once. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
@@ -68,9 +71,28 @@ bool cli_color(FILE *f)
 static struct {
     char what[64];
     double started, shown;
-    uint64_t first; /* units done when this kind of work began */
+    uint64_t first, done; /* units done when this stage began, and at the last call */
+    unsigned round;
     bool visible;
 } bar;
+
+/* How often each label began. */
+static struct {
+    char what[64];
+    unsigned rounds;
+} stages[16];
+
+static unsigned next_round(const char *what)
+{
+    size_t i = 0;
+    while (i < CLI_COUNT(stages) && stages[i].rounds > 0 &&
+           strncmp(stages[i].what, what, sizeof stages[i].what - 1) != 0)
+        i++;
+    if (i == CLI_COUNT(stages))
+        return 1; /* more labels than any command has: no number */
+    snprintf(stages[i].what, sizeof stages[i].what, "%s", what);
+    return ++stages[i].rounds;
+}
 
 void progress_clear(void)
 {
@@ -90,21 +112,25 @@ static void format_left(char *out, size_t size, double seconds)
 
 static void draw(double now, uint64_t done, uint64_t total, bool terminal)
 {
-    char left[32] = "", fill[21];
+    char left[32] = "", fill[21], round[32] = "";
     double share = total > 0 ? (double)done / (double)total : 0;
     double spent = now - bar.started, moved = done > bar.first ? (double)(done - bar.first) : 0;
     if (moved > 0 && total > done && spent > 1)
         format_left(left, sizeof left, spent / moved * (double)(total - done));
+    if (bar.round > 1)
+        snprintf(round, sizeof round, ", round %u", bar.round);
     if (!terminal) {
-        fprintf(stderr, "zerope: %s: %llu of %llu (%.0f %%) %s\n", bar.what,
-                (unsigned long long)done, (unsigned long long)total, share * 100, left);
+        fprintf(stderr, "zerope: %s%s: %llu of %llu (%.0f %%)%s%s\n", bar.what, round,
+                (unsigned long long)done, (unsigned long long)total, share * 100,
+                *left != '\0' ? " " : "", left);
         return;
     }
     for (int i = 0; i < 20; i++)
         fill[i] = share * 20 >= i + 1 ? '#' : '.';
     fill[20] = '\0';
-    fprintf(stderr, "\r\033[K%s [%s] %3.0f %% %llu/%llu %s", bar.what, fill, share * 100,
-            (unsigned long long)done, (unsigned long long)total, left);
+    fprintf(stderr, "\r\033[K%s%s [%s] %3.0f %% %llu/%llu%s%s", bar.what, round, fill,
+            share * 100, (unsigned long long)done, (unsigned long long)total,
+            *left != '\0' ? " " : "", left);
     fflush(stderr);
     bar.visible = true;
 }
@@ -114,13 +140,22 @@ static bool on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
     const struct cli *c = arg;
     double now = cli_now();
     bool terminal = isatty(STDERR_FILENO) && !plain_terminal();
-    if (strncmp(bar.what, what, sizeof bar.what - 1) != 0) {
+    bool begins = bar.what[0] == '\0', other = strncmp(bar.what, what, sizeof bar.what - 1) != 0;
+    if (other || done < bar.done) {
         snprintf(bar.what, sizeof bar.what, "%s", what);
         bar.started = now;
         bar.first = done;
-        /* A bar waits a moment, quick work shows none; --verbose has its first line at once. */
-        bar.shown = terminal ? now + 0.2 : c->verbose ? 0 : now;
+        bar.round = next_round(what);
+        /* A bar waits a moment, quick work shows none; --verbose has its first line at once. Lines
+         * keep their beat across stages: many short ones would else show nothing at all. */
+        if (terminal)
+            bar.shown = other ? now + 0.2 : bar.shown;
+        else if (c->verbose && other)
+            bar.shown = 0;
+        else if (begins)
+            bar.shown = now;
     }
+    bar.done = done;
     if (!c->quiet && now - bar.shown >= (terminal ? 0.1 : 5.0)) {
         draw(now, done, total, terminal);
         bar.shown = now;
@@ -132,5 +167,7 @@ zp_progress cli_progress(struct cli *c)
 {
     interrupt_defer(true);
     bar.what[0] = '\0';
+    bar.done = 0;
+    memset(stages, 0, sizeof stages);
     return (zp_progress){ .fn = on_progress, .arg = c };
 }

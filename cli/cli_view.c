@@ -1,7 +1,7 @@
 /* cli_view.c: JSON documents as text for people: aligned values, then sections, then tables.
  * Works from the document's own keys, so that what --json has and what a reader sees cannot drift
  * apart. Keys ending in _bytes or _seconds are shown with units; long arrays are cut, and the cut
- * says so. */
+ * says so, but not what was asked for by name (tensors). */
 #include "cli.h"
 
 #include <math.h>
@@ -84,6 +84,16 @@ static void add_line(struct text *out, const char *s, size_t size, size_t max)
     }
 }
 
+/* A list in a list: "(1,0,7)". */
+static void add_tuple(struct text *out, const char *key, const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        text_append(out, i > 0 ? "," : "(", 1);
+        view_text_cell(out, key, json_array_get(list, i));
+    }
+    text_append(out, json_array_size(list) > 0 ? ")" : "()", json_array_size(list) > 0 ? 1 : 2);
+}
+
 /* An array of numbers: runs of consecutive integers are joined (0-29). */
 static void add_numbers(struct text *out, const char *key, const json_t *list)
 {
@@ -106,7 +116,10 @@ static void add_numbers(struct text *out, const char *key, const json_t *list)
         }
         if (i > 0)
             text_append(out, " ", 1);
-        view_text_cell(out, key, v);
+        if (json_is_array(v))
+            add_tuple(out, key, v);
+        else
+            view_text_cell(out, key, v);
         if (run >= i + 2) {
             text_append(out, "-", 1);
             view_text_cell(out, key, json_array_get(list, run));
@@ -269,7 +282,7 @@ static void print_table(FILE *f, struct table *t, int indent)
     }
 }
 
-static void view_rows(FILE *f, const json_t *rows, int indent)
+static void view_rows(FILE *f, const json_t *rows, int indent, size_t most)
 {
     struct table t = { 0 };
     size_t n = json_array_size(rows), i = 0;
@@ -280,7 +293,7 @@ static void view_rows(FILE *f, const json_t *rows, int indent)
         t.cells[k] = cli_strdup(t.keys[k]);
         t.width[k] = text_width(t.keys[k]);
     }
-    while (i < n && t.n_rows < MAX_ROWS) {
+    while (i < n && t.n_rows < most) {
         size_t last = t.n_columns > 0 ? same_run(rows, i, t.keys[0]) : i;
         fill_row(&t, json_array_get(rows, i), last > i ? json_array_get(rows, last) : NULL);
         i = last + 1;
@@ -361,7 +374,7 @@ static void view_object(FILE *f, const json_t *object, int indent)
         if (is_prose(v))
             view_prose(f, v, indent + 2);
         else if (json_is_array(v))
-            view_rows(f, v, indent + 2);
+            view_rows(f, v, indent + 2, strcmp(key, "tensors") == 0 ? SIZE_MAX : MAX_ROWS);
         else
             view_object(f, v, indent + 2);
     }
@@ -372,5 +385,5 @@ void view_document(FILE *f, const json_t *doc)
     if (json_is_object(doc))
         view_object(f, doc, 0);
     else if (json_is_array(doc))
-        view_rows(f, doc, 0);
+        view_rows(f, doc, 0, MAX_ROWS);
 }

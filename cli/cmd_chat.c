@@ -1,6 +1,7 @@
 /* cmd_chat.c: chat: a line in, an answer out; earlier turns stay in the sequence and are not
  * computed again. C1 `held` are the ids whose keys the sequence holds, in order.  C2 `messages` is
- * what the next rendering shows. */
+ * what the next rendering shows.  C3 a line that cannot be answered is refused and taken back; the
+ * conversation goes on, and a script hears of it by the exit code. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -14,7 +15,11 @@ struct chat {
     int32_t *held; /* (n_held) */
     size_t n_held;
     bool terminal; /* someone types */
+    zp_err refused; /* the first line that got no answer */
+    size_t n_refused;
 };
+
+#define MORE_ROOM "/reset starts over, --ctx-size N gives more room"
 
 static void reset(struct chat *chat)
 {
@@ -53,6 +58,15 @@ static void remember(struct chat *chat, const int32_t *ids, size_t n, const zp_g
     chat->n_held = length < n + out->n_ids ? length : n + out->n_ids;
 }
 
+/* An answer that the context cut short looks finished; the next line would not fit. */
+static void note_full(const struct chat *chat)
+{
+    const struct generation *g = &chat->g;
+    if (!g->c->quiet && zp_seq_length(g->seq) + 1 >= g->engine_options.n_ctx)
+        fprintf(stderr, "zerope: note: the context of %u tokens is full: " MORE_ROOM "\n",
+                g->engine_options.n_ctx);
+}
+
 static zp_status answer(struct chat *chat)
 {
     int32_t *ids = NULL;
@@ -61,6 +75,12 @@ static zp_status answer(struct chat *chat)
     zp_status st = generation_render(&chat->g, chat->messages, &ids, &n);
     if (st == ZP_OK && n == 0)
         st = cli_fail(chat->g.c, ZP_BAD_INPUT, "the chat template makes an empty prompt");
+    if (st == ZP_OK && n >= chat->g.engine_options.n_ctx)
+        st =
+            cli_fail(chat->g.c, ZP_BAD_INPUT,
+                     "the conversation of %zu tokens does not fit into the context of %u with room "
+                     "for an answer: " MORE_ROOM,
+                     n, chat->g.engine_options.n_ctx);
     if (st == ZP_OK)
         st = reuse(chat, ids, n, &shared);
     if (st == ZP_OK) {
@@ -82,12 +102,25 @@ static zp_status answer(struct chat *chat)
         printf("\n");
     chat->g.ends_with_newline = true;
     fflush(stdout);
+    if (finished && strcmp(out.reason, "length") == 0)
+        note_full(chat);
     generation_free_result(&out);
     zp_free(ids);
     return st;
 }
 
-/* A failed turn is taken back; someone at a terminal may go on, a script ends with the error. */
+/* C3 */
+static void refuse(struct chat *chat)
+{
+    struct cli *c = chat->g.c;
+    fprintf(stderr, "zerope: error: %s\n", c->err.message);
+    if (chat->n_refused++ == 0)
+        chat->refused = c->err;
+    c->err = (zp_err){ 0 };
+}
+
+/* A turn that fails for its text is taken back; other failures end a script, but not someone at a
+ * terminal. */
 static zp_status take_turn(struct chat *chat, const char *line, size_t size)
 {
     struct cli *c = chat->g.c;
@@ -100,10 +133,10 @@ static zp_status take_turn(struct chat *chat, const char *line, size_t size)
         json_array_append_new(chat->messages, generation_message("user", line, size));
         st = answer(chat);
     }
-    if (st == ZP_OK || st == ZP_INTERRUPTED || !chat->terminal || chat->g.seq == NULL)
+    bool goes_on = st == ZP_BAD_INPUT || chat->terminal;
+    if (st == ZP_OK || st == ZP_INTERRUPTED || !goes_on || chat->g.seq == NULL)
         return st;
-    fprintf(stderr, "zerope: error: %s (/reset begins anew)\n", c->err.message);
-    c->err = (zp_err){ 0 };
+    refuse(chat);
     while (json_array_size(chat->messages) > before)
         json_array_remove(chat->messages, before);
     return ZP_OK;
@@ -115,8 +148,10 @@ static zp_status take_line(struct chat *chat, const char *line, size_t size, boo
         *end = true;
     } else if (strcmp(line, "/reset") == 0) {
         reset(chat);
-    } else if (line[0] == '/' && chat->terminal) {
-        fprintf(stderr, "zerope: unknown command %s; there are /reset and /exit\n", line);
+    } else if (line[0] == '/') {
+        cli_usage(chat->g.c, "unknown command %.60s; there are /reset and /exit (a message that "
+                  "begins with / gets a blank before it)", line);
+        refuse(chat);
     } else if (size > 0) {
         return take_turn(chat, line, size);
     }
@@ -152,7 +187,9 @@ zp_status cmd_chat(struct cli *c)
     CLI_TRY(generation_open(&chat.g, c));
     chat.messages = json_array();
     reset(&chat);
-    zp_status st = generation_start(&chat.g, 0);
+    zp_status st = generation_check_template(&chat.g); /* before someone types */
+    if (st == ZP_OK)
+        st = generation_start(&chat.g, 0);
     if (st == ZP_OK)
         st = loop(&chat);
     bool finished = chat.g.seq != NULL && (st == ZP_OK || st == ZP_INTERRUPTED);
@@ -161,6 +198,9 @@ zp_status cmd_chat(struct cli *c)
                               generation_timings(&chat.g)));
     if (finished)
         generation_print_timings(&chat.g, NULL);
+    if (st == ZP_OK && chat.n_refused > 0 && !chat.terminal)
+        st = cli_fail(c, chat.refused.code, "%zu of the lines got no answer; the first: %.400s",
+                      chat.n_refused, chat.refused.message);
     json_decref(chat.messages);
     free(chat.held);
     generation_close(&chat.g);

@@ -44,6 +44,7 @@ static zp_status run_logits(struct cli *c, const zp_model *m, const int32_t *ids
     CLI_TRY(cli_engine_options(c, &options));
     if (options.n_ctx == 0)
         options.n_ctx = (uint32_t)(n + (size_t)more);
+    cli_note_length(c, m, options.n_ctx);
     CLI_TRY(zp_engine_open(&e, m, &options, &c->err));
     zp_logits_options want = { .top = cli_u32(c, "top"), .n_predict = (uint32_t)more };
     zp_status st = zp_logits_json(e, ids, n, &want, json, &c->err);
@@ -82,6 +83,8 @@ zp_status cmd_ppl(struct cli *c)
     zp_status st = ZP_OK;
     if (cli_text(c, "base") != NULL)
         st = cli_open_model_at(c, cli_text(c, "base"), &base);
+    if (st == ZP_OK)
+        cli_note_length(c, m, options.n_ctx);
     options.progress = cli_progress(c);
     if (st == ZP_OK)
         st = zp_ppl_json(m, base, cli_text(c, "file"), &options, &json, &c->err);

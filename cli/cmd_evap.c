@@ -57,6 +57,10 @@ zp_status cmd_scan(struct cli *c)
     CLI_TRY(cli_check_output(c, out));
     if (picture != NULL)
         CLI_TRY(cli_check_output(c, picture));
+    if (cli_given(c, "windows-kl") && cli_u32(c, "windows-kl") > cli_u32(c, "windows"))
+        return cli_usage(c, "--windows-kl %u is more than --windows %u, of which they are a part",
+                         cli_u32(c, "windows-kl"), cli_u32(c, "windows"));
+    CLI_TRY(cli_note_length_of(c, cli_text(c, "model"), cli_u32(c, "ctx-size")));
     zp_scan_options options = scan_options(c);
     options.n_windows_local = cli_u32(c, "windows");
     options.n_windows_kl = cli_u32(c, "windows-kl");
@@ -109,7 +113,7 @@ static zp_status check_outputs(struct cli *c)
 static zp_status check_budget(struct cli *c)
 {
     bool budget = cli_text(c, "budget-kl") != NULL;
-    if (!budget && !cli_flag(c, "close-all"))
+    if (!budget && !cli_flag(c, "close-all") && cli_text(c, "plan") == NULL)
         return cli_usage(c,
                          "--budget-kl X is missing: the mean KL the result may cost, such as 0.02");
     if (budget && cli_flag(c, "close-all"))
@@ -130,6 +134,7 @@ zp_status cmd_evaporate(struct cli *c)
 {
     CLI_TRY(check_budget(c));
     CLI_TRY(check_outputs(c));
+    CLI_TRY(cli_note_length_of(c, cli_text(c, "model"), cli_u32(c, "ctx-size")));
     char *json = NULL;
     json_t *doc = NULL;
     zp_evaporate_options options = {

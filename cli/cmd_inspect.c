@@ -8,8 +8,11 @@
 /* The document of inspect, and its picture when asked for. */
 static zp_status describe(struct cli *c, const zp_model *m, char **json)
 {
-    uint32_t n_ctx = cli_u32(c, "ctx-size"), n_seq = cli_u32(c, "parallel");
-    CLI_TRY(zp_inspect_json(m, n_ctx, n_seq, cli_flag(c, "tensors"), json, &c->err));
+    zp_inspect_options options = { .n_ctx = cli_u32(c, "ctx-size"),
+                                   .n_seq = cli_u32(c, "parallel"),
+                                   .n_threads = cli_u32(c, "threads"),
+                                   .tensors = cli_flag(c, "tensors") };
+    CLI_TRY(zp_inspect_json(m, &options, json, &c->err));
     const char *picture = cli_text(c, "heatmap");
     if (picture != NULL)
         CLI_TRY(zp_report_heatmap(*json, picture, &c->err));

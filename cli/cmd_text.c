@@ -122,6 +122,9 @@ static zp_status tokenize_line(struct cli *c, const zp_model *m, const json_t *v
 zp_status cmd_tokenize(struct cli *c)
 {
     zp_model *m = NULL;
+    if (cli_flag(c, "pieces") && (cli_flag(c, "jsonl") || c->json))
+        return cli_usage(c, "--pieces is a form of its own: leave %s out",
+                         c->json ? "--json" : "--jsonl");
     CLI_TRY(cli_open_model(c, &m));
     zp_status st =
         cli_flag(c, "jsonl") ? each_line(c, m, tokenize_line, "ids") : tokenize_text(c, m);

@@ -9,17 +9,19 @@
 static zp_status print_evidence(struct cli *c, const char *json)
 {
     json_t *doc = NULL, *check;
-    size_t i, failed = 0;
+    size_t i, failed = 0, passed = 0;
     CLI_TRY(cli_parse_document(c, json, &doc));
     json_t *checks = json_incref(json_object_get(doc, "checks"));
     json_array_foreach(checks, i, check) {
         const char *status = json_string_value(json_object_get(check, "status"));
+        passed += status != NULL && strcmp(status, "pass") == 0;
         failed += status != NULL && strcmp(status, "fail") == 0;
         json_object_del(check, "how");
     }
     const char *status = json_string_value(json_object_get(doc, "status"));
-    printf("%s: %zu of %zu checks failed\n\n", status != NULL ? status : "?", failed,
-           json_array_size(checks));
+    size_t n = json_array_size(checks);
+    printf("%s: %zu of %zu passed, %zu failed, %zu without verdict\n\n",
+           status != NULL ? status : "?", passed, n, failed, n - passed - failed);
     view_document(stdout, checks);
     printf("\n");
     json_object_del(doc, "checks");

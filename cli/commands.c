@@ -22,6 +22,11 @@
 
 /* ---- rows that several commands share ---------------------------------------------------- */
 #define MOST_TOKENS 16777216
+/* What a longer context than the file vouches for means, in the help of what generates. */
+#define LENGTH_RULE                                                                       \
+    "A context longer than the length the file has evidence for (after evaporate or "     \
+    "verify), or else longer than the model was trained for, is allowed; one note on "    \
+    "stderr says so."
 #define MODEL                                                                             \
     PATH("model", "-m", "MODEL",                                                          \
          "model: a GGUF file (the first part of a split one) or a Hugging Face folder",   \
@@ -68,8 +73,11 @@
         "seed of the draws; -1: a new one each time, which is printed"),                  \
     LIST("stop", "TEXT",                                                                  \
          "end when TEXT appears (it is not shown); may be given several times")
-#define WINDOW_SEED \
-    INT("seed", "N", 0, 9e18, "0", "seed of the choice of windows", .flag_only = true)
+#define WINDOW_SEED                                                                                \
+    INT("seed", "N", 0, 9e18, "0",                                                                 \
+        "with --local: seed of the retrieval prompts that rank heads; windows "                    \
+        "of text depend on the documents' paths only",                                             \
+        .flag_only = true)
 #define HEATMAP(h) PATH("heatmap", NULL, "FILE", h)
 #define BUDGET(h, ...) REAL("budget-kl", "X", 1e-9, 100, NULL, h, __VA_ARGS__)
 #define LOCAL                                                                             \
@@ -81,7 +89,7 @@
     FLAG("uniform-slow", "as --uniform, and only the slowest pairs (transformers can "    \
                          "express that too)"),                                            \
     FLAG("layers", "prefer to close whole layers"),                                       \
-    FLAG("no-fold", "do not fold the mean rotation of a closed pair into the queries")
+    FLAG("no-fold", "do not fold fitted stand-ins of closed pairs into W_q")
 
 /* ---- options and examples of each command ------------------------------------------------ */
 static const struct cli_option inspect_options[] = {
@@ -231,7 +239,8 @@ static const struct cli_option scan_options[] = {
     OUTPUT("SCAN.json", "where the scan is written"),
     CTX("2048", "length the plan is to serve"),
     COUNT("windows", "N", 1, 4096, "8", "windows for the local errors", .flag_only = true),
-    COUNT("windows-kl", "N", 1, 4096, "2", "windows for the exact one-at-a-time KL"),
+    COUNT("windows-kl", "N", 1, 4, "2",
+          "windows for the exact one-at-a-time KL (at most 4, and no more than --windows)"),
     LOCAL,
     HEATMAP("write a picture of the gates' importance (.svg or .png)"),
     WINDOW_SEED,
@@ -263,7 +272,8 @@ static const struct cli_option evaporate_options[] = {
     MODEL,
     DOCUMENTS("text file, or folder of documents (a part of it is held out for the check)"),
     OUTPUT("OUT.gguf", "where the new model is written"),
-    BUDGET("mean KL the result may cost, measured on held-out text (or give --close-all)",
+    BUDGET("mean KL the result may cost, measured on held-out text (or give --close-all; default "
+           "with --plan: the plan's)",
            .required = false),
     CTX("2048", "length the result is to serve; the promise holds up to it"),
     PLAN_SHAPE,
@@ -303,7 +313,7 @@ static const struct cli_example verify_examples[] = {
 static const struct cli_option export_options[] = {
     MODEL,
     CHOICE("to", "FORM", "hf|stock-gguf|gguf", NULL,
-           "hf: a folder for transformers and vLLM; stock-gguf: a file for llama.cpp; gguf: our "
+           "hf: a folder for transformers; stock-gguf: a file for llama.cpp; gguf: our "
            "own",
            .required = true),
     OUTPUT("OUT", "file or folder to write"),
@@ -398,12 +408,16 @@ const struct cli_command cli_commands[] = {
                      "model wants one; with --chat it is put into the model's chat template first. "
                      "The text goes to standard output as it comes, timings to stderr.\n\n"
                      "Without --temp the most likely token is taken each time, so the same command "
-                     "gives the same text.",
+                     "gives the same text.\n\n" LENGTH_RULE,
             .fields = "text ids reason n_prompt timings{}"),
     COMMAND(chat, "talk to a chat model", OPTIONS(chat),
-            .about = "Reads one message a line from standard input. /reset forgets the "
-                     "conversation, /exit or the end of the input ends. What earlier turns "
-                     "computed is reused.",
+            .about =
+                "Reads one message a line from standard input. /reset forgets the "
+                "conversation, /exit or the end of the input ends; other lines that begin with "
+                "/ are refused. A line that does not fit into the context any more is "
+                "refused too, and the conversation goes on; when the input is no terminal, "
+                "the exit code tells in the end. What earlier turns "
+                "computed is reused.\n\n" LENGTH_RULE,
             .fields = "messages[] timings{}"),
     COMMAND(ppl, "perplexity, and the distance to another model", OPTIONS(ppl),
             .about = "Cuts the text into windows and scores the second half of each.",
@@ -414,15 +428,16 @@ const struct cli_command cli_commands[] = {
             .fields = "gates[]"),
     COMMAND(plan, "choose which gates close within a budget", OPTIONS(plan),
             .fields = "closed total order[]"),
-    COMMAND(evaporate, "take positions out of a model, within a promised budget",
-            OPTIONS(evaporate),
-            .about = "Scans, plans, closes and measures on held-out text, without training. The "
-                     "result never costs more than the budget at the length given with -c; it is "
-                     "written with architecture zerope-<arch>, which other engines refuse instead "
-                     "of running it wrongly (see export).",
-            .fields = "ctx budget_kl closed total kl_mean kl_hi kl_last200 ppl_before ppl_after "
-                      "heads_none heads_local layers_none kv_bytes_per_token file"),
-    COMMAND(verify, "prove that nothing else broke", OPTIONS(verify),
+    COMMAND(
+        evaporate, "take positions out of a model, within a promised budget", OPTIONS(evaporate),
+        .about = "Scans, plans, closes and measures on held-out text, without training. The "
+                 "95 % upper bound of the result's KL on held-out windows is within the budget, at "
+                 "the length given with -c. The result is written with architecture "
+                 "zerope-<arch>, which other engines refuse instead of running it wrongly "
+                 "(see export).",
+        .fields = "ctx budget_kl closed total kl_mean kl_hi kl_last200 ppl_before ppl_after "
+                  "heads_none heads_local layers_none kv_bytes_per_token file"),
+    COMMAND(verify, "check the result against its original", OPTIONS(verify),
             .about = "Runs every check against the original and writes the evidence into the model "
                      "file. Exit code 5 when a check fails.",
             .fields = "checks[{name,value,limit,status}] status"),

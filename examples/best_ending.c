@@ -1,5 +1,6 @@
 /* best_ending.c: which ending does the model find most likely? The beginning is computed once, each
  * ending in a fork that shares its keys and values, and all endings in one ragged batch.
+ * Build: cc best_ending.c $(pkg-config --cflags --libs zerope) -lm
  * Usage: best_ending MODEL.gguf "The capital of France is" " Paris" " Berlin" " a fish" */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* generate_text.c: the smallest complete program: open a model, continue a prompt, print the text
  * as it comes.
+ * Build: cc generate_text.c $(pkg-config --cflags --libs zerope)
  * Usage: generate_text MODEL.gguf "Once upon a time" */
 #include <stdio.h>
 #include <string.h>

@@ -35,7 +35,8 @@ ZP_API zp_status zp_plan_run(const char *scan, const zp_plan_options *options, c
 /* Scan, plan, snap and measured check in one; never exceeds the budget. out: GGUF of architecture
  * zerope-<arch>. JSON {ctx, budget_kl, closed, total, kl_mean, kl_hi, kl_last200, ppl_before,
  * ppl_after, heads_none, heads_local, layers_none, kv_bytes_per_token, file, ...}. scan_in /
- * plan_in: reuse files of earlier runs (may be NULL). */
+ * plan_in: reuse files of earlier runs (may be NULL); a plan's budget holds where plan.budget_kl
+ * is 0. */
 typedef struct zp_evaporate_options {
     zp_scan_options scan;
     zp_plan_options plan;

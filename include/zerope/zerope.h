@@ -77,10 +77,14 @@ typedef struct zp_model_info {
 } zp_model_info;
 ZP_API void zp_model_describe(const zp_model *m, zp_model_info *out);
 
-/* JSON document of `inspect`: metadata, per-layer position table, tokenizer, memory plan for n_ctx
- * and n_seq; tensors: also every tensor. */
-ZP_API zp_status zp_inspect_json(const zp_model *m, uint32_t n_ctx, uint32_t n_seq, bool tensors,
-                                 char **json, zp_err *err);
+/* JSON document of `inspect`: metadata, per-layer position table, tokenizer, what the file tells of
+ * its recipe and evidence, memory plan; options may be NULL. */
+typedef struct zp_inspect_options {
+    uint32_t n_ctx, n_seq, n_threads; /* of the memory plan; defaults: the engine's */
+    bool tensors;                     /* also every tensor */
+} zp_inspect_options;
+ZP_API zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, char **json,
+                                 zp_err *err);
 
 /* ---- text and tokens ------------------------------------------------------------------------- */
 enum {

@@ -13,6 +13,16 @@
 
 #define FIRST_ROOM 64
 
+const char *bytes_in_words(uint64_t bytes, struct bytes_text *room)
+{
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double x = (double)bytes;
+    size_t u = 0;
+    for (; x >= 1024.0 && u + 1 < sizeof units / sizeof *units; u++) x /= 1024.0;
+    (void)snprintf(room->text, sizeof room->text, u == 0 ? "%.0f %s" : "%.1f %s", x, units[u]);
+    return room->text;
+}
+
 bool size_add(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);

@@ -43,6 +43,10 @@ zp_status cursor_u64(struct cursor *c, uint64_t *out, const char *what, zp_err *
 zp_status cursor_f32(struct cursor *c, float *out, const char *what, zp_err *err);
 zp_status cursor_f64(struct cursor *c, double *out, const char *what, zp_err *err);
 
+/* "2.5 GiB" for people; returns room->text. */
+struct bytes_text { char text[32]; };
+const char *bytes_in_words(uint64_t bytes, struct bytes_text *room);
+
 /* Checked arithmetic on sizes from files (I7): false on overflow. */
 bool size_add(size_t a, size_t b, size_t *out);
 bool size_mul(size_t a, size_t b, size_t *out);

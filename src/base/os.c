@@ -358,10 +358,12 @@ zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_
     ZP_TRY(final_path(path, &f->path, err));
     zp_status status = open_temp(f, mode, err);
     uint64_t available = status == ZP_OK ? space_left(f->fd) : UINT64_MAX;
+    struct bytes_text need, have;
     if (status == ZP_OK && expected_bytes > available)
         status = status_fail(err, ZP_NO_SPACE, __FILE__, __LINE__,
-                             "%s: %llu bytes are needed but the disk has %llu available", path,
-                             (unsigned long long)expected_bytes, (unsigned long long)available);
+                             "%s: %s are needed but the disk has %s available", path,
+                             bytes_in_words(expected_bytes, &need),
+                             bytes_in_words(available, &have));
     if (status != ZP_OK) os_file_abort(f); // O2
     return status;
 }
@@ -369,12 +371,14 @@ zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_
 static zp_status write_failed(struct os_file *f, int code, size_t missing, zp_err *err)
 {
     zp_status status;
+    struct bytes_text text[3];
     if (code == ENOSPC || code == EDQUOT)
         status = status_fail(
             err, ZP_NO_SPACE, __FILE__, __LINE__,
-            "%s: the disk is full: at least %zu more bytes are needed after %llu, %llu available;"
-            " the partial file is removed",
-            f->path, missing, (unsigned long long)f->at, (unsigned long long)space_left(f->fd));
+            "%s: the disk is full: at least %s more are needed after %s, %s available; the partial "
+            "file is removed",
+            f->path, bytes_in_words(missing, &text[0]), bytes_in_words(f->at, &text[1]),
+            bytes_in_words(space_left(f->fd), &text[2]));
     else
         status =
             status_fail(err, ZP_IO, __FILE__, __LINE__, "%s: writing fails after %llu bytes: %s",

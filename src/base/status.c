@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "bytes.h"
 
@@ -55,4 +56,14 @@ zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, c
     if (wanted >= (int)sizeof err->message)
         err->message[utf8_complete_prefix(err->message, sizeof err->message - 1)] = '\0';
     return code;
+}
+
+void status_add_path(zp_err *err, const char *path)
+{
+    char text[sizeof err->message];
+    if (err == NULL || err->code == ZP_OK || strstr(err->message, path) != NULL) return;
+    memcpy(text, err->message, sizeof text);
+    int wanted = snprintf(err->message, sizeof err->message, "%s: %s", path, text);
+    if (wanted >= (int)sizeof err->message)
+        err->message[utf8_complete_prefix(err->message, sizeof err->message - 1)] = '\0';
 }

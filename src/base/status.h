@@ -11,6 +11,9 @@
 zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, const char *fmt, ...)
     ZP_PRINTF(5, 6);
 
+/* Puts "path: " before the text of a failure that does not name its file; err may be NULL. */
+void status_add_path(zp_err *err, const char *path);
+
 /* The code is returned here, not through the call: the compiler then sees that a failure is never
  * ZP_OK, and that what a successful call fills is filled. */
 #define ZP_FAIL(err, code, ...)                                               \

@@ -170,7 +170,8 @@ zp_status docs_windows(struct docs *d, const struct zp_model *m, enum docs_part 
 {
     static const char *const names[] = { "", "planning ", "held-out " };
     memset(out, 0, sizeof *out);
-    ZP_FAIL_IF(n_ctx < 16, err, ZP_BAD_INPUT, "windows of %u tokens; at least 16", n_ctx);
+    ZP_FAIL_IF(n_ctx < 16, err, ZP_BAD_INPUT,
+               "windows of %u tokens are too short: -c of at least 16 is needed", n_ctx);
     ZP_ALLOC(out->at, MEM_EVAP, n_windows + 1, err, "the window list");
     zp_status status = collect(d, m, part, n_ctx, n_windows, skip, out, err);
     if (status == ZP_OK && out->n < least)
@@ -198,7 +199,8 @@ zp_status docs_contiguous(struct docs *d, const struct zp_model *m, uint32_t n_c
     int32_t bos = first_id(m);
     if (status == ZP_OK && n == 0)
         status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__,
-                             "the text has %zu tokens; one window needs %u", list.count, n_ctx);
+                             "the text has %zu tokens; one window needs %u: give a longer text or "
+                             "a smaller -c", list.count, n_ctx);
     if (status == ZP_OK && !(out->at = mem_array(MEM_EVAP, n, sizeof *out->at)))
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
                              "not enough memory for the window list");

@@ -28,8 +28,8 @@ zp_status ppl_windows(struct docs *d, const struct zp_model *m, const zp_ppl_opt
                       struct windows *out, zp_err *err)
 {
     uint32_t n_ctx = o->n_ctx;
-    ZP_FAIL_IF(n_ctx < LEAST_CTX, err, ZP_BAD_INPUT, "windows of %u tokens; at least %d", n_ctx,
-               LEAST_CTX);
+    ZP_FAIL_IF(n_ctx < LEAST_CTX, err, ZP_BAD_INPUT,
+               "windows of %u tokens are too short: -c of at least %d is needed", n_ctx, LEAST_CTX);
     if (d->single_file || o->contiguous)
         return docs_contiguous(d, m, n_ctx, o->max_windows, out, err);
     size_t most = most_windows(d, n_ctx);

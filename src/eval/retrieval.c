@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-enum { ANSWER_DIGITS = 5, MULTI_KEYS = 4 };
+enum { ANSWER_DIGITS = 5, MULTI_KEYS = 4, LEAST_FILLER = 32 };
 
 struct wording {
     const char *key, *question;
@@ -107,15 +107,22 @@ static zp_status multikey_parts(struct parts *p, const struct zp_model *m,
     return ZP_OK;
 }
 
+static size_t parts_size(const struct parts *p)
+{
+    size_t size = p->question.count + p->answer.count;
+    for (uint32_t i = 0; i < p->n_keys; i++) size += p->key[i].count;
+    return size;
+}
+
 /* text[0..a) key[0] text[a..b) key[1] ... question answer: n_ctx ids, keys at rising places in the
  * first 60 %. */
 static zp_status assemble(struct retrieval_case *c, const struct window *text,
                           const struct parts *p, uint32_t n_ctx, struct rng *r, zp_err *err)
 {
-    size_t keys = 0, tail = p->question.count + p->answer.count;
-    for (uint32_t i = 0; i < p->n_keys; i++) keys += p->key[i].count;
-    ZP_FAIL_IF(keys + tail + 32 > n_ctx, err, ZP_BAD_INPUT,
-               "a retrieval prompt of %zu tokens does not fit into %u", keys + tail + 32, n_ctx);
+    size_t tail = p->question.count + p->answer.count, keys = parts_size(p) - tail;
+    ZP_FAIL_IF(keys + tail + LEAST_FILLER > n_ctx, err, ZP_BAD_INPUT,
+               "a retrieval prompt of %zu tokens does not fit into %u: a larger -c is needed",
+               keys + tail + LEAST_FILLER, n_ctx);
     ZP_ALLOC(c->ids, MEM_EVAP, n_ctx, err, "a retrieval prompt");
     size_t filler = n_ctx - keys - tail, used = 0, at = 0, share = filler * 6 / 10 / p->n_keys;
     for (uint32_t i = 0; i < p->n_keys; i++) {
@@ -135,14 +142,44 @@ static zp_status assemble(struct retrieval_case *c, const struct window *text,
     return ZP_OK;
 }
 
+static zp_status make_parts(struct parts *p, const struct zp_model *m, enum retrieval_kind kind,
+                            enum retrieval_wording wording, struct rng *r, zp_err *err)
+{
+    memset(p, 0, sizeof *p);
+    return kind == RETRIEVAL_PASSKEY ? passkey_parts(p, m, wording, r, err)
+                                     : multikey_parts(p, m, wording, r, err);
+}
+
+/* R2: what a case draws depends on its kind and index alone. */
+static struct rng draws_of(uint64_t seed, enum retrieval_kind kind, size_t i)
+{
+    return rng_stream(seed, (uint64_t)kind * 1000003 + i);
+}
+
+zp_status retrieval_least_ctx(const struct zp_model *m, enum retrieval_kind kind,
+                              enum retrieval_wording wording, size_t n, uint64_t seed, size_t *out,
+                              zp_err *err)
+{
+    *out = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct parts p;
+        struct rng draw = draws_of(seed, kind, i);
+        zp_status status = make_parts(&p, m, kind, wording, &draw, err);
+        size_t size = parts_size(&p) + LEAST_FILLER;
+        parts_free(&p);
+        ZP_TRY(status);
+        if (size > *out) *out = size;
+    }
+    return ZP_OK;
+}
+
 static zp_status make_case(struct retrieval_case *c, const struct zp_model *m,
                            const struct window *text, enum retrieval_kind kind,
                            enum retrieval_wording wording, uint32_t n_ctx, struct rng *r,
                            zp_err *err)
 {
-    struct parts p = { 0 };
-    zp_status status = kind == RETRIEVAL_PASSKEY ? passkey_parts(&p, m, wording, r, err)
-                                                 : multikey_parts(&p, m, wording, r, err);
+    struct parts p;
+    zp_status status = make_parts(&p, m, kind, wording, r, err);
     if (status == ZP_OK) status = assemble(c, text, &p, n_ctx, r, err);
     parts_free(&p);
     return status;
@@ -161,7 +198,7 @@ zp_status retrieval_make(struct retrieval *r, struct docs *d, const struct zp_mo
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
                              "not enough memory for %zu prompts", n);
     for (size_t i = 0; i < n && status == ZP_OK; i++) {
-        struct rng draw = rng_stream(seed, (uint64_t)kind * 1000003 + i);
+        struct rng draw = draws_of(seed, kind, i);
         status = make_case(&r->cases[i], m, &text.at[i % text.n], kind, wording, n_ctx, &draw, err);
         r->n = i + 1;
     }

@@ -27,6 +27,10 @@ zp_status retrieval_make(struct retrieval *r, struct docs *d, const struct zp_mo
                          enum retrieval_wording wording, uint32_t n_ctx, size_t n, uint64_t seed,
                          zp_err *err);
 void retrieval_free(struct retrieval *r);
+/* The least n_ctx that retrieval_make accepts for such prompts. */
+zp_status retrieval_least_ctx(const struct zp_model *m, enum retrieval_kind kind,
+                              enum retrieval_wording wording, size_t n, uint64_t seed, size_t *out,
+                              zp_err *err);
 
 /* Mean NLL of the answer's tokens, and whether each is the most likely one (= greedy decoding gives
  * the answer). x: last hidden states of all n tokens of the case. */

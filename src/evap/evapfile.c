@@ -260,6 +260,18 @@ static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_mode
     return ZP_OK;
 }
 
+zp_status evapfile_read_budget(const char *path, double *budget_kl, zp_err *err)
+{
+    json_t *root;
+    ZP_TRY(load(path, "zerope-plan", &root, err));
+    const json_t *v = json_object_get(root, "budget_kl");
+    *budget_kl = json_number_value(v);
+    json_decref(root);
+    ZP_FAIL_IF(!(*budget_kl > 0.0), err, ZP_BAD_INPUT,
+               "%s: budget_kl must be a number above 0; give one with --budget-kl", path);
+    return ZP_OK;
+}
+
 zp_status evapfile_read_plan(struct plan *p, const char *path, const struct zp_model *m,
                              json_t **root, zp_err *err)
 {

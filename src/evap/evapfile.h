@@ -17,6 +17,8 @@ zp_status evapfile_read_scan(struct scan *s, const char *path, json_t **root,
 
 zp_status evapfile_write_plan(const struct plan *p, struct evapfile_paths paths, const char *out,
                               zp_err *err);
+/* The budget a plan was made for. */
+zp_status evapfile_read_budget(const char *path, double *budget_kl, zp_err *err);
 zp_status evapfile_read_plan(struct plan *p, const char *path, const struct zp_model *m,
                              json_t **root, zp_err *err);
 

@@ -269,7 +269,7 @@ static json_t *add_words(const struct job *j, json_t *o)
         o = json_tree_put(
             o, "promise",
             json_sprintf("mean KL(original || new) <= %g nats a token at %u tokens "
-                         "(95 %% upper bound %.5f, %u held-out windows, positions >= %u)",
+                         "(95 %% upper bound %.3g, %u held-out windows, positions >= %u)",
                          j->o->plan.budget_kl, j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
     else if (!j->o->close_all)
         o = json_tree_put(o, "no_promise",
@@ -361,14 +361,18 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     *json = NULL;
     struct job *j = mem_zalloc(MEM_EVAP, sizeof *j);
     ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory");
-    j->model = model, j->text = text, j->out = out, j->o = options;
+    zp_evaporate_options own = *options;
+    j->model = model, j->text = text, j->out = out, j->o = &own;
     j->scan_options = scan_options(&options->scan);
     j->scan_options.local_window = options->plan.local_window;
     int n = snprintf(j->trial, sizeof j->trial, "%s.trial", out);
-    zp_status status =
-        n > 0 && (size_t)n < sizeof j->trial
-            ? run(j, json, err)
-            : status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "the output path is too long");
+    zp_status status = ZP_OK;
+    if (n <= 0 || (size_t)n >= sizeof j->trial)
+        status =
+            status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "the output path is too long");
+    if (status == ZP_OK && own.plan_in && !own.close_all && own.plan.budget_kl == 0.0)
+        status = evapfile_read_budget(own.plan_in, &own.plan.budget_kl, err);
+    if (status == ZP_OK) status = run(j, json, err);
     if (j->has_plan) plan_free(&j->p);
     if (j->has_scan) scan_free(&j->s);
     check_close(&j->check);

@@ -135,6 +135,24 @@ static const struct retrieval_case *probe_at(const struct probes *p, size_t i)
     return i < p->sets[0].n ? &p->sets[0].cases[i] : &p->sets[1].cases[i - p->sets[0].n];
 }
 
+/* Of each kind; told before anything is measured. */
+enum { PROBES_EACH = 4 };
+
+static zp_status check_probes(const struct calib *c, uint64_t seed, zp_err *err)
+{
+    size_t most = 0;
+    for (int k = 0; k < 2; k++) {
+        size_t least;
+        ZP_TRY(retrieval_least_ctx(c->model, (enum retrieval_kind)k, RETRIEVAL_CALIBRATION,
+                                   PROBES_EACH, seed, &least, err));
+        if (least > most) most = least;
+    }
+    ZP_FAIL_IF(most > c->n_ctx, err, ZP_BAD_INPUT,
+               "--local needs -c of at least %zu: the retrieval prompts that rank heads do not fit "
+               "into %u tokens", most, c->n_ctx);
+    return ZP_OK;
+}
+
 static zp_status probes_fill(struct probes *p, struct calib *c, size_t n_each, uint64_t seed,
                              zp_err *err)
 {
@@ -217,7 +235,7 @@ static zp_status scan_local_heads(struct scan *s, struct calib *c, const struct 
                                   uint64_t seed, zp_err *err)
 {
     struct probes p = { 0 };
-    zp_status status = probes_fill(&p, c, 4, seed, err);
+    zp_status status = probes_fill(&p, c, PROBES_EACH, seed, err);
     if (status == ZP_OK) status = measure_local(s, c, file, &p, err);
     probes_free(&p);
     return status;
@@ -274,6 +292,7 @@ static zp_status measure_all(struct scan *s, struct calib *c, const zp_scan_opti
 {
     struct gateset file;
     const struct position *p = &c->model->position;
+    if (o->local_window) ZP_TRY(check_probes(c, o->seed, err));
     ZP_TRY(scan_place(s, p->n_layer, p->n_kv, p->n_pair, err));
     s->n_ctx = c->n_ctx;
     s->local_window = o->local_window;

@@ -63,13 +63,14 @@ static zp_status check_memory(const struct engine_plan *plan, zp_err *err)
 {
     uint64_t need = plan->weights + plan->kv + plan->scratch + plan->position,
              have = os_memory_available();
+    struct bytes_text text[5];
     ZP_FAIL_IF(have && need > have, err, ZP_NO_MEMORY,
-               "not enough memory: %llu bytes needed (weights %llu, KV %llu, scratch %llu), %llu "
-               "available; "
+               "not enough memory: %s needed (weights %s, KV %s, scratch %s), %s available; "
                "lower the context (-c) or the number of sequences",
-               (unsigned long long)need, (unsigned long long)plan->weights,
-               (unsigned long long)plan->kv, (unsigned long long)(plan->scratch + plan->position),
-               (unsigned long long)have);
+               bytes_in_words(need, &text[0]), bytes_in_words(plan->weights, &text[1]),
+               bytes_in_words(plan->kv, &text[2]),
+               bytes_in_words(plan->scratch + plan->position, &text[3]),
+               bytes_in_words(have, &text[4]));
     return ZP_OK;
 }
 
@@ -123,6 +124,7 @@ zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_opt
     if (options) e->options = *options;
     zp_status status = fill(e, m, err);
     if (status != ZP_OK) {
+        if (status == ZP_BAD_FILE || status == ZP_UNSUPPORTED) status_add_path(err, m->gguf.path);
         zp_engine_close(e);
         return status;
     }

@@ -1,8 +1,10 @@
 /* inspect.c: the document of `inspect`: what a model file is, what its layers do with positions,
  * and what running it will take.
- * Owns: nothing. I1 the memory shown is what an engine with these options will count. */
+ * Owns: nothing. I1 the memory shown is what an engine with these options will count.  I2 keys that
+ * hold JSON of ours are shown as far as they parse, and never make an error. */
 #include "model/inspect.h"
 
+#include <jansson.h>
 #include <string.h>
 
 #include "model/engine.h"
@@ -197,12 +199,89 @@ static void write_text_parts(struct json_build *w, const struct zp_model *m)
     json_build_object_end(w);
 }
 
+/* ---- what the file tells of itself ----------------------------------------------------------- */
+
+/* A key's JSON object, or NULL: such a key says something or nothing, and never makes an error. */
+static json_t *parse_key(const struct gguf *g, const char *key)
+{
+    struct gguf_str s = { 0 };
+    if (gguf_get_str_or_null(g, key, &s, NULL) != ZP_OK || !s.data) return NULL;
+    json_t *doc = json_loadb(s.data, s.size, JSON_ALLOW_NUL, NULL);
+    if (json_is_object(doc)) return doc;
+    json_decref(doc);
+    return NULL;
+}
+
+static void copy_scalar(struct json_build *w, const json_t *from, const char *key)
+{
+    enum { LONGEST = 240 };
+    const json_t *v = json_object_get(from, key);
+    size_t size = json_string_length(v);
+    if (json_is_string(v))
+        json_build_bytes(w, key, json_string_value(v), size < LONGEST ? size : LONGEST);
+    else if (json_is_integer(v)) json_build_int(w, key, json_integer_value(v));
+    else if (json_is_real(v)) json_build_real(w, key, json_real_value(v), 9);
+    else if (json_is_boolean(v)) json_build_bool(w, key, json_is_true(v));
+}
+
+static void copy_scalars(struct json_build *w, const json_t *from, const char *const *keys)
+{
+    for (; *keys; keys++) copy_scalar(w, from, *keys);
+}
+
+static void write_recipe(struct json_build *w, const struct gguf *g)
+{
+    static const char *const keys[] = { "command",      "method",    "ctx",           "budget_kl",
+                                        "kl_mean",      "kl_hi",     "windows_check", "uniform",
+                                        "layers",       "close_all", "uniform_slow",  "folded",
+                                        "local_window", NULL };
+    json_t *recipe = parse_key(g, "zerope.recipe");
+    if (!recipe) return;
+    json_build_object(w, "recipe");
+    copy_scalars(w, recipe, keys);
+    json_build_object_end(w);
+    json_decref(recipe);
+}
+
+/* Verdicts are counted as the page of verify counts them: what is neither passed nor failed has
+ * none. */
+static void write_verdicts(struct json_build *w, const json_t *checks)
+{
+    size_t n = json_array_size(checks), passed = 0, failed = 0;
+    if (!json_is_array(checks)) return;
+    for (size_t i = 0; i < n; i++) {
+        const char *s = json_string_value(json_object_get(json_array_get(checks, i), "status"));
+        passed += s && strcmp(s, "pass") == 0;
+        failed += s && strcmp(s, "fail") == 0;
+    }
+    json_build_uint(w, "checks", n);
+    json_build_uint(w, "passed", passed);
+    json_build_uint(w, "failed", failed);
+    json_build_uint(w, "without_verdict", n - passed - failed);
+}
+
+static void write_evidence(struct json_build *w, const struct gguf *g)
+{
+    static const char *const keys[] = { "status", "ctx", "base", "text", "quick", NULL },
+                             *const quality[] = { "kl_mean", "kl_hi", NULL };
+    json_t *evidence = parse_key(g, "zerope.evidence");
+    if (!evidence) return;
+    json_build_object(w, "evidence");
+    copy_scalars(w, evidence, keys);
+    write_verdicts(w, json_object_get(evidence, "checks"));
+    copy_scalars(w, json_object_get(evidence, "quality"), quality);
+    json_build_object_end(w);
+    json_decref(evidence);
+}
+
 /* ---- what running takes ---------------------------------------------------------------------- */
 
-static zp_status write_memory(struct json_build *w, const struct zp_model *m, uint32_t n_ctx,
-                              uint32_t n_seq, zp_err *err)
+static zp_status write_memory(struct json_build *w, const struct zp_model *m,
+                              const zp_inspect_options *want, zp_err *err)
 {
-    zp_engine_options o = { .n_ctx = n_ctx, .n_seq = n_seq };
+    zp_engine_options o = { .n_ctx = want->n_ctx,
+                            .n_seq = want->n_seq,
+                            .n_threads = want->n_threads };
     struct engine_plan plan;
     ZP_TRY(engine_plan(m, &o, &plan, err));
     json_build_object(w, "memory");
@@ -251,9 +330,10 @@ static void write_tensors(struct json_build *w, const struct gguf *g)
     json_build_array_end(w);
 }
 
-zp_status zp_inspect_json(const zp_model *m, uint32_t n_ctx, uint32_t n_seq, bool tensors,
-                          char **json, zp_err *err)
+zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, char **json,
+                          zp_err *err)
 {
+    zp_inspect_options o = options ? *options : (zp_inspect_options){ 0 };
     struct json_build w;
     struct kern_table kern;
     zp_model_info info;
@@ -264,10 +344,12 @@ zp_status zp_inspect_json(const zp_model *m, uint32_t n_ctx, uint32_t n_seq, boo
     write_metadata(&w, m, &info);
     write_types(&w, &m->gguf);
     write_positions(&w, m, &info);
+    write_recipe(&w, &m->gguf);
+    write_evidence(&w, &m->gguf);
     write_text_parts(&w, m);
-    zp_status status = write_memory(&w, m, n_ctx, n_seq, err);
+    zp_status status = write_memory(&w, m, &o, err);
     inspect_write_kernels(&w, &kern);
-    if (tensors) write_tensors(&w, &m->gguf);
+    if (o.tensors) write_tensors(&w, &m->gguf);
     json_build_object_end(&w);
     if (w.status == ZP_OK) w.status = status;
     return json_build_finish(&w, json);

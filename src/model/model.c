@@ -25,12 +25,12 @@ static void open_tokenizer(struct zp_model *m, const char *pre)
         tokenizer_open_gguf(&m->tokenizer, &m->gguf, pre, err);
     else if (gguf_get_str_or_null(&m->gguf, "tokenizer.huggingface.json", &json, err) != ZP_OK ||
              gguf_get_str_or_null(&m->gguf, "zerope.tokenizer.config", &config, err) != ZP_OK)
-        return;
+        ; /* err says it */
     else if (json.data)
         tokenizer_open_json(&m->tokenizer, json, config, m->gguf.path, err);
     else
-        status_fail(err, ZP_BAD_FILE, __FILE__, __LINE__, "%s: the model comes without a tokenizer",
-                    m->gguf.path);
+        status_fail(err, ZP_BAD_FILE, __FILE__, __LINE__, "the model comes without a tokenizer");
+    if (err->code != ZP_OK && err->code != ZP_NO_MEMORY) status_add_path(err, m->gguf.path);
 }
 
 static zp_status template_source(struct zp_model *m, const char *given, zp_err *err)
@@ -52,8 +52,7 @@ static void open_template(struct zp_model *m)
                       &m->template_error);
     else
         status_fail(&m->template_error, ZP_BAD_FILE, __FILE__, __LINE__,
-                    "%s: the model has no chat template; give one with --chat-template",
-                    m->gguf.path);
+                    "%s: the model has no chat template", m->gguf.path);
 }
 
 /* Identity of keys and tensor table: names, shapes, types, offsets; not of all weight bytes. */
@@ -105,6 +104,7 @@ zp_status zp_model_open(zp_model **out, const char *path, const zp_model_options
     ZP_FAIL_IF(!m, err, ZP_NO_MEMORY, "not enough memory for a model");
     zp_status status = fill(m, path, options, err);
     if (status != ZP_OK) {
+        if (status != ZP_NO_MEMORY) status_add_path(err, path);
         zp_model_close(m);
         return status;
     }
@@ -154,7 +154,8 @@ zp_status model_tokenizer(const struct zp_model *m, const struct tokenizer **out
 
 zp_status model_template(const struct zp_model *m, const struct template **out, zp_err *err)
 {
-    ZP_FAIL_IF(!m->template, err, m->template_error.code, "%s", m->template_error.message);
+    ZP_FAIL_IF(!m->template, err, m->template_error.code, "%s%s", m->template_error.message,
+               m->template_text ? "" : "; give one with --chat-template");
     *out = m->template;
     return ZP_OK;
 }

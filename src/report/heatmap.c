@@ -15,6 +15,7 @@
 
 enum { MAX_ROWS = 1 << 14, MAX_PAIRS = 512, MAX_GATES = 1 << 22, MAX_DECADES = 6 };
 enum { LEFT = 78, TOP = 74, RIGHT = 24, BOTTOM = 112 };
+static const double LEAST_WIDTH = 420;
 
 static const struct color grey = { 222, 222, 222 }, open_color = { 232, 226, 214 },
                           closed_color = { 0, 90, 156 }, local_color = { 230, 140, 20 };
@@ -119,12 +120,15 @@ static zp_status read_closed(struct heatmap *h, const json_t *doc, zp_err *err)
     return ZP_OK;
 }
 
-/* "smollm2.gguf, 1024 tokens, budget KL 0.02": what the document says of these. */
+/* "smollm2.gguf, 1024 tokens, budget KL 0.02": what the document says of these; inspect calls the
+ * model its file and has a length only where the file has evidence for one. */
 static void write_subtitle(struct heatmap *h, const json_t *doc)
 {
     const char *model = json_string_value(json_object_get(doc, "model"));
     const json_t *ctx = json_object_get(doc, "n_ctx"), *budget = json_object_get(doc, "budget_kl");
+    if (!model) model = json_string_value(json_object_get(doc, "file"));
     if (!ctx) ctx = json_object_get(doc, "ctx");
+    if (!ctx) ctx = json_object_get(doc, "n_ctx_validated");
     char tokens[32] = "", kl[48] = "";
     if (json_is_integer(ctx) && json_integer_value(ctx) > 0)
         snprintf(tokens, sizeof tokens, ", %lld tokens", (long long)json_integer_value(ctx));
@@ -191,7 +195,8 @@ static struct layout layout_of(const struct heatmap *h)
 {
     struct layout l;
     double rows = (double)h->n_layer * h->n_kv;
-    l.cell_w = clamp(floor(900.0 / h->n_pair), 2, 24);
+    /* few pairs get wide cells: the title and the scale need the width anyway */
+    l.cell_w = clamp(floor(900.0 / h->n_pair), 2, fmax(24, floor(LEAST_WIDTH / h->n_pair)));
     l.cell_h = clamp(floor(1000.0 / rows), 2, 14);
     l.gap = h->n_kv > 1 && l.cell_h >= 4 ? 2 : 0;
     l.grid_w = l.cell_w * h->n_pair;
@@ -207,7 +212,7 @@ static double row_y(const struct heatmap *h, const struct layout *l, uint32_t la
 void heatmap_size(const struct heatmap *h, double *width, double *height)
 {
     struct layout l = layout_of(h);
-    *width = LEFT + (l.grid_w < 420 ? 420 : l.grid_w) + RIGHT;
+    *width = LEFT + fmax(l.grid_w, LEAST_WIDTH) + RIGHT;
     *height = TOP + l.grid_h + BOTTOM;
 }
 
@@ -287,7 +292,8 @@ static void draw_axes(const struct heatmap *h, const struct layout *l, struct ca
         c->ops->line(c, x, bottom + 1, x, bottom + 5, CANVAS_INK);
         put_text(c, x, bottom + 17, 11, CANVAS_MIDDLE, text);
     }
-    snprintf(text, sizeof text, "RoPE pair (0 turns fastest, %u slowest)", h->n_pair - 1);
+    snprintf(text, sizeof text, "RoPE pair (0 turns fastest, %u slowest)%s", h->n_pair - 1,
+             h->n_kv > 1 ? "; in a layer KV head 0 is on top" : "");
     put_text(c, LEFT, bottom + 36, 12, CANVAS_START, text);
     struct canvas_text side = { .x = 20, .y = TOP + l->grid_h / 2, .size = 12,
                                 .anchor = CANVAS_MIDDLE, .upwards = true };

@@ -32,7 +32,9 @@ static const char style[] =
     "p{margin:.25rem 0}.soft{color:var(--soft)}\n"
     "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.4rem .75rem .4rem 0;"
     "border-bottom:1px solid var(--edge);vertical-align:top;overflow-wrap:anywhere}\n"
-    "th{font-weight:600}td.n{font-variant-numeric:tabular-nums}code{font-size:.85em}\n"
+    "th{font-weight:600}tr.member "
+    "th{font-weight:400;padding-left:1.5rem}td.n{font-variant-numeric:tabular-nums}code{font-size:."
+    "85em}\n"
     ".pass{color:var(--pass)}.fail{color:var(--fail)}.other{color:var(--other)}"
     ".pass,.fail,.other{font-weight:600;white-space:nowrap}\n"
     "figure{margin:1rem 0;overflow-x:auto}svg{max-width:none}svg .ink{fill:var(--fg)}"
@@ -154,6 +156,24 @@ static bool is_scalar(const json_t *v)
     return json_is_string(v) || json_is_number(v) || json_is_boolean(v);
 }
 
+/* A row; an object gets a heading and a row for each member. */
+static void put_fact(struct page *p, const char *key, json_t *v, bool member)
+{
+    const char *name;
+    json_t *inner;
+    bool group = json_is_object(v) && !member;
+    put(p, group ? "<tr><th scope=\"rowgroup\" colspan=\"2\">" :
+           member ? "<tr class=\"member\"><th scope=\"row\">" : "<tr><th scope=\"row\">");
+    put_escaped(p, key);
+    put(p, group ? "</th></tr>\n" : "</th><td class=\"n\">");
+    if (group) {
+        json_object_foreach(v, name, inner) put_fact(p, name, inner, true);
+        return;
+    }
+    put_value(p, v);
+    put(p, "</td></tr>\n");
+}
+
 static void put_facts(struct page *p, json_t *doc)
 {
     const char *key;
@@ -162,11 +182,7 @@ static void put_facts(struct page *p, json_t *doc)
     json_object_foreach(doc, key, v) {
         bool shown = is_scalar(v) || (json_is_object(v) && strcmp(key, "position") != 0);
         if (!shown || strcmp(key, "status") == 0) continue;
-        put(p, "<tr><th scope=\"row\">");
-        put_escaped(p, key);
-        put(p, "</th><td class=\"n\">");
-        put_value(p, v);
-        put(p, "</td></tr>\n");
+        put_fact(p, key, v, false);
     }
     put(p, "</table>\n");
 }

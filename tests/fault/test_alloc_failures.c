@@ -136,7 +136,10 @@ static zp_status give_back(zp_status status, char **json)
 static zp_status call_inspect(struct fixture *f, zp_err *why)
 {
     char *json = NULL;
-    return give_back(zp_inspect_json(f->m, 512, 2, true, &json, why), &json);
+    return give_back(
+        zp_inspect_json(f->m, &(zp_inspect_options){ .n_ctx = 512, .n_seq = 2, .tensors = true },
+                        &json, why),
+        &json);
 }
 
 static zp_status call_logits(struct fixture *f, zp_err *why)

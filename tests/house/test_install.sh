@@ -35,6 +35,8 @@ int main(void)
     return status == ZP_OK || strstr(err.message, "/nowhere/at/all.gguf") == NULL;
 }
 C
+# Our headers need no others: the flags name our folder and nothing else.
+[ "$(query --cflags | tr -s ' ' '\n' | grep -vc '^$')" = 1 ] || { query --cflags; exit 1; }
 library=$(realpath "$(query --variable=libdir)")
 "$compiler" -std=c17 -Wall -Wextra -Werror "$tree/probe.c" $(query --cflags) $(query --libs) \
   -o "$tree/shared"

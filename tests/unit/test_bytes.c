@@ -269,9 +269,23 @@ static void test_hash_separates_near_inputs(void **state)
     assert_true(worst <= 10);
 }
 
+static void test_sizes_are_told_in_binary_units(void **state)
+{
+    (void)state;
+    const struct { uint64_t bytes; const char *text; } cases[] = {
+        { 0, "0 bytes" }, { 1023, "1023 bytes" }, { 1024, "1.0 KiB" },
+        { 388324577768, "361.7 GiB" }, { UINT64_MAX, "16.0 EiB" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bytes_text room;
+        assert_string_equal(bytes_in_words(cases[i].bytes, &room), cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes_are_told_in_binary_units),
         cmocka_unit_test(test_buffer_grows_up_to_its_maximum),
         cmocka_unit_test(test_buffer_is_text_from_the_first_append),
         cmocka_unit_test(test_buffer_survives_lack_of_memory),

@@ -30,7 +30,7 @@ static zp_model *open_small(const char *path)
 static json_t *inspect(const zp_model *m, bool tensors)
 {
     char *text = NULL;
-    GOLDEN_OK(zp_inspect_json(m, 0, 0, tensors, &text, err));
+    GOLDEN_OK(zp_inspect_json(m, &(zp_inspect_options){ .tensors = tensors }, &text, err));
     return parse(text);
 }
 

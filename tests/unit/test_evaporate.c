@@ -196,7 +196,7 @@ static bool has_evidence(const char *file)
     CHECK(zp_model_open(&m, file, NULL, err));
     zp_model_describe(m, &info);
     char *text;
-    CHECK(zp_inspect_json(m, 0, 1, false, &text, err));
+    CHECK(zp_inspect_json(m, NULL, &text, err));
     bool has = strstr(text, "\"has_evidence\":true") || strstr(text, "\"has_evidence\": true");
     zp_free(text);
     zp_model_close(m);

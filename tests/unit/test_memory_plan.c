@@ -91,7 +91,7 @@ static void test_inspect_shows_the_plan(void **state)
     zp_model *m = open_small("gguf/zerope-mixed.gguf");
     char *json = NULL;
     zp_engine_stats stats;
-    GOLDEN_OK(zp_inspect_json(m, 1000, 2, false, &json, err));
+    GOLDEN_OK(zp_inspect_json(m, &(zp_inspect_options){ .n_ctx = 1000, .n_seq = 2 }, &json, err));
     json_t *doc = json_loads(json, 0, NULL);
     assert_non_null(doc);
     zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 1000, .n_seq = 2 });

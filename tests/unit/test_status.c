@@ -109,9 +109,33 @@ static void test_log_reaches_the_sink_up_to_its_level(void **state)
     assert_string_equal(lines, "1:a1;2:b2;");
 }
 
+static void test_a_path_is_put_before_once_and_cut_at_a_character(void **state)
+{
+    (void)state;
+    zp_err err = { 0 };
+    status_add_path(NULL, "m.gguf");
+    status_add_path(&err, "m.gguf"); /* nothing failed: nothing to name */
+    assert_string_equal(err.message, "");
+    fail_with(&err, ZP_BAD_FILE, "abc");
+    status_add_path(&err, "m.gguf");
+    status_add_path(&err, "m.gguf");
+    assert_string_equal(err.message, "m.gguf: found abc, expected nothing");
+    assert_int_equal(err.code, ZP_BAD_FILE);
+    memset(err.message, 'x', sizeof err.message - 3);
+    memcpy(err.message + sizeof err.message - 3, "\xc3\xa4", 3);
+    for (int i = 1; i < 4; i++) {
+        char path[8] = "abc";
+        path[i] = '\0';
+        zp_err cut = err;
+        status_add_path(&cut, path);
+        assert_true(utf8_is_valid(cut.message, strlen(cut.message), &(size_t){ 0 }));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_path_is_put_before_once_and_cut_at_a_character),
         cmocka_unit_test(test_exit_codes_are_those_of_the_manual),
         cmocka_unit_test(test_every_status_has_its_name_and_text),
         cmocka_unit_test(test_first_failure_wins),

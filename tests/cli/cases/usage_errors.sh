@@ -31,6 +31,12 @@ try evaporate m -f t -o m --budget-kl 0.1
 try evaporate m -f t --budget-kl 0.1
 try plan -o p.json --budget-kl 1
 try verify m -f t
+try tokenize m --pieces --jsonl
+try tokenize m --pieces --json
+try bogus
+try nope
+try run m --bogus
+try run m --nope
 try export m -o x
 try export m -o x --to onnx
 try quantize m
