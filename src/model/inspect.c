@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model/engine.h"
+#include "model/json_read.h"
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
@@ -201,15 +202,17 @@ static void write_text_parts(struct json_build *w, const struct zp_model *m)
 
 /* ---- what the file tells of itself ----------------------------------------------------------- */
 
-/* A key's JSON object, or NULL: such a key says something or nothing, and never makes an error. */
-static json_t *parse_key(const struct gguf *g, const char *key)
+/* A key's JSON object, or NULL: what such a key says wrongly is no error of the model. */
+static zp_status parse_key(const struct gguf *g, const char *key, json_t **out, zp_err *err)
 {
     struct gguf_str s = { 0 };
-    if (gguf_get_str_or_null(g, key, &s, NULL) != ZP_OK || !s.data) return NULL;
-    json_t *doc = json_loadb(s.data, s.size, JSON_ALLOW_NUL, NULL);
-    if (json_is_object(doc)) return doc;
-    json_decref(doc);
-    return NULL;
+    *out = NULL;
+    if (gguf_get_str_or_null(g, key, &s, NULL) != ZP_OK || !s.data) return ZP_OK;
+    ZP_TRY(json_read_or_null(s.data, s.size, out, err));
+    if (json_is_object(*out)) return ZP_OK;
+    json_decref(*out);
+    *out = NULL;
+    return ZP_OK;
 }
 
 static void copy_scalar(struct json_build *w, const json_t *from, const char *key)
@@ -229,18 +232,20 @@ static void copy_scalars(struct json_build *w, const json_t *from, const char *c
     for (; *keys; keys++) copy_scalar(w, from, *keys);
 }
 
-static void write_recipe(struct json_build *w, const struct gguf *g)
+static zp_status write_recipe(struct json_build *w, const struct gguf *g, zp_err *err)
 {
     static const char *const keys[] = { "command",      "method",    "ctx",           "budget_kl",
                                         "kl_mean",      "kl_hi",     "windows_check", "uniform",
                                         "layers",       "close_all", "uniform_slow",  "folded",
                                         "local_window", NULL };
-    json_t *recipe = parse_key(g, "zerope.recipe");
-    if (!recipe) return;
+    json_t *recipe;
+    ZP_TRY(parse_key(g, "zerope.recipe", &recipe, err));
+    if (!recipe) return ZP_OK;
     json_build_object(w, "recipe");
     copy_scalars(w, recipe, keys);
     json_build_object_end(w);
     json_decref(recipe);
+    return ZP_OK;
 }
 
 /* Verdicts are counted as the page of verify counts them: what is neither passed nor failed has
@@ -260,18 +265,20 @@ static void write_verdicts(struct json_build *w, const json_t *checks)
     json_build_uint(w, "without_verdict", n - passed - failed);
 }
 
-static void write_evidence(struct json_build *w, const struct gguf *g)
+static zp_status write_evidence(struct json_build *w, const struct gguf *g, zp_err *err)
 {
     static const char *const keys[] = { "status", "ctx", "base", "text", "quick", NULL },
                              *const quality[] = { "kl_mean", "kl_hi", NULL };
-    json_t *evidence = parse_key(g, "zerope.evidence");
-    if (!evidence) return;
+    json_t *evidence;
+    ZP_TRY(parse_key(g, "zerope.evidence", &evidence, err));
+    if (!evidence) return ZP_OK;
     json_build_object(w, "evidence");
     copy_scalars(w, evidence, keys);
     write_verdicts(w, json_object_get(evidence, "checks"));
     copy_scalars(w, json_object_get(evidence, "quality"), quality);
     json_build_object_end(w);
     json_decref(evidence);
+    return ZP_OK;
 }
 
 /* ---- what running takes ---------------------------------------------------------------------- */
@@ -344,10 +351,10 @@ zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, 
     write_metadata(&w, m, &info);
     write_types(&w, &m->gguf);
     write_positions(&w, m, &info);
-    write_recipe(&w, &m->gguf);
-    write_evidence(&w, &m->gguf);
+    zp_status status = write_recipe(&w, &m->gguf, err);
+    if (status == ZP_OK) status = write_evidence(&w, &m->gguf, err);
     write_text_parts(&w, m);
-    zp_status status = write_memory(&w, m, &o, err);
+    if (status == ZP_OK) status = write_memory(&w, m, &o, err);
     inspect_write_kernels(&w, &kern);
     if (o.tensors) write_tensors(&w, &m->gguf);
     json_build_object_end(&w);
