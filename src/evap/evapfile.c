@@ -108,6 +108,14 @@ static zp_status read_numbers(const json_t *j, const char *key, size_t n, double
     return ZP_OK;
 }
 
+static zp_status check_head(const json_t *root, const char *path, const char *format, zp_err *err)
+{
+    const char *found = json_string_value(json_object_get(root, "format"));
+    ZP_FAIL_IF(!found || strcmp(found, format) != 0, err, ZP_BAD_INPUT,
+               "%s: not a %s document (format is %.40s)", path, format, found ? found : "missing");
+    return ZP_OK;
+}
+
 static zp_status load(const char *path, const char *format, json_t **root, zp_err *err)
 {
     struct buffer b = buffer_with_max(MEM_EVAP, (size_t)1 << 30);
@@ -122,12 +130,11 @@ static zp_status load(const char *path, const char *format, json_t **root, zp_er
     }
     buffer_free(&b);
     ZP_TRY(status);
-    const char *found = json_string_value(json_object_get(*root, "format"));
-    if (found && strcmp(found, format) == 0) return ZP_OK;
+    status = check_head(*root, path, format, err);
+    if (status == ZP_OK) return ZP_OK;
     json_decref(*root);
     *root = NULL;
-    ZP_FAIL(err, ZP_BAD_INPUT, "%s: not a %s document (format is %.40s)", path, format,
-            found ? found : "missing");
+    return status;
 }
 
 static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_paths *paths,
