@@ -84,12 +84,15 @@ static zp_status read_all(struct cli *c, FILE *f, const char *name, size_t max, 
     while ((n = fread(chunk, 1, 65536, f)) > 0 && out->size + n <= max)
         text_append(out, chunk, n);
     free(chunk);
+    zp_status st = ZP_OK;
     if (n > 0)
-        return cli_fail(c, ZP_BAD_INPUT, "%s: longer than %zu bytes, the limit for this input",
-                        name, max);
-    if (ferror(f))
-        return cli_fail(c, ZP_IO, "%s: cannot read: %s", name, strerror(errno));
-    return ZP_OK;
+        st = cli_fail(c, ZP_BAD_INPUT, "%s: longer than %zu bytes, the limit for this input",
+                      name, max);
+    else if (ferror(f))
+        st = cli_fail(c, ZP_IO, "%s: cannot read: %s", name, strerror(errno));
+    if (st != ZP_OK)
+        text_free(out);
+    return st;
 }
 
 zp_status cli_read_file(struct cli *c, const char *path, size_t max, struct text *out)
@@ -107,8 +110,6 @@ zp_status cli_read_file(struct cli *c, const char *path, size_t max, struct text
     if (st == ZP_OK)
         st = read_all(c, f, path, max, out);
     fclose(f);
-    if (st != ZP_OK)
-        text_free(out);
     return st;
 }
 
