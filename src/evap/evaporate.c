@@ -114,7 +114,6 @@ struct job {
     bool has_scan, has_plan;
     double seconds_scan, seconds_plan, seconds_check;
     uint32_t n_checks;
-    char trial[1200];
 };
 
 static zp_status get_scan(struct job *j, zp_err *err)
@@ -186,9 +185,12 @@ static zp_status try_once(struct job *j, zp_err *err)
 {
     double begin = os_now();
     struct apply_info info = { .n_ctx_validated = 0 };
-    ZP_TRY(apply_write(j->c.model, &j->p.set, j->fold, &info, j->trial, err));
-    zp_status status = check_file(&j->check, j->trial, &j->result, err);
-    remove(j->trial);
+    char *trial;
+    ZP_TRY(os_reserve_beside(j->out, &trial, err));
+    zp_status status = apply_write(j->c.model, &j->p.set, j->fold, &info, trial, err);
+    if (status == ZP_OK) status = check_file(&j->check, trial, &j->result, err);
+    remove(trial);
+    mem_free(trial);
     j->n_checks++;
     j->seconds_check += os_now() - begin;
     return status;
@@ -366,11 +368,7 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     j->model = model, j->text = text, j->out = out, j->o = options;
     j->scan_options = scan_options(&options->scan);
     j->scan_options.local_window = options->plan.local_window;
-    int n = snprintf(j->trial, sizeof j->trial, "%s.trial", out);
-    zp_status status =
-        n > 0 && (size_t)n < sizeof j->trial
-            ? run(j, json, err)
-            : status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "the output path is too long");
+    zp_status status = run(j, json, err);
     if (j->has_plan) plan_free(&j->p);
     if (j->has_scan) scan_free(&j->s);
     check_close(&j->check);
