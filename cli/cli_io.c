@@ -241,6 +241,36 @@ zp_status cli_check_output(struct cli *c, const char *path)
     else if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))  /* it would be renamed over */
         st = cli_fail(c, ZP_IO, "%s: is no regular file; the output is written beside it first",
                       path);
+    else if (stat(path, &info) == 0 && access(path, W_OK) != 0)
+        st = cli_fail(c, ZP_IO, "%s: the existing file is write-protected", path);
     free(folder);
     return st;
+}
+
+static zp_status check_inputs(struct cli *c, const struct cli_option *o, const char *out)
+{
+    for (size_t i = 0; i < c->n_options; i++) {
+        const char *in = c->values[i].n > 0 ? c->values[i].texts[0] : NULL;
+        const struct cli_option *other = c->options[i];
+        if (in == NULL || other->type != OPTION_FILE || other == o || strcmp(in, "-") == 0)
+            continue;
+        if (zp_writes_over(out, in))
+            return cli_usage(c, "--%s %s would be written over --%s %s; give it another name",
+                             o->name, out, other->name, in);
+    }
+    return ZP_OK;
+}
+
+zp_status cli_check_outputs(struct cli *c, const char *folder)
+{
+    for (size_t i = 0; i < c->n_options; i++) {
+        const struct cli_option *o = c->options[i];
+        const char *out = c->values[i].n > 0 ? c->values[i].texts[0] : NULL;
+        if (!o->writes || out == NULL)
+            continue;
+        if (folder == NULL || strcmp(folder, o->name) != 0)
+            CLI_TRY(cli_check_output(c, out));
+        CLI_TRY(check_inputs(c, o, out));
+    }
+    return ZP_OK;
 }

@@ -53,10 +53,8 @@ static zp_scan_options scan_options(struct cli *c)
 
 zp_status cmd_scan(struct cli *c)
 {
-    const char *out = cli_text(c, "output"), *picture = cli_text(c, "heatmap");
-    CLI_TRY(cli_check_output(c, out));
-    if (picture != NULL)
-        CLI_TRY(cli_check_output(c, picture));
+    const char *out = cli_text(c, "output");
+    CLI_TRY(cli_check_outputs(c, NULL));
     zp_scan_options options = scan_options(c);
     options.n_windows_local = cli_u32(c, "windows");
     options.n_windows_kl = cli_u32(c, "windows-kl");
@@ -81,10 +79,8 @@ static zp_plan_options plan_options(struct cli *c)
 
 zp_status cmd_plan(struct cli *c)
 {
-    const char *out = cli_text(c, "output"), *picture = cli_text(c, "heatmap");
-    CLI_TRY(cli_check_output(c, out));
-    if (picture != NULL)
-        CLI_TRY(cli_check_output(c, picture));
+    const char *out = cli_text(c, "output");
+    CLI_TRY(cli_check_outputs(c, NULL));
     zp_plan_options options = plan_options(c);
     options.model = cli_text(c, "model");
     options.text = cli_text(c, "file");
@@ -94,18 +90,6 @@ zp_status cmd_plan(struct cli *c)
 }
 
 /* ---- evaporate --------------------------------------------------------------------------- */
-static zp_status check_outputs(struct cli *c)
-{
-    static const char *const names[] = { "output", "save-scan", "save-plan" };
-    for (size_t i = 0; i < CLI_COUNT(names); i++) {
-        if (cli_text(c, names[i]) != NULL)
-            CLI_TRY(cli_check_output(c, cli_text(c, names[i])));
-    }
-    if (strcmp(cli_text(c, "output"), cli_text(c, "model")) == 0)
-        return cli_usage(c, "--output is the model itself; give the new file another name");
-    return ZP_OK;
-}
-
 static zp_status check_budget(struct cli *c)
 {
     bool budget = cli_text(c, "budget-kl") != NULL;
@@ -129,7 +113,7 @@ static void print_headline(const json_t *doc)
 zp_status cmd_evaporate(struct cli *c)
 {
     CLI_TRY(check_budget(c));
-    CLI_TRY(check_outputs(c));
+    CLI_TRY(cli_check_outputs(c, NULL));
     char *json = NULL;
     json_t *doc = NULL;
     zp_evaporate_options options = {

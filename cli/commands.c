@@ -31,7 +31,7 @@
 #define PROMPT(h) TEXT("prompt", "TEXT", h, .abbr = "-p")
 #define INPUT(h) PATH("file", "-f", "FILE", h)
 #define DOCUMENTS(h) PATH("file", "-f", "TEXT", h, .required = true)
-#define OUTPUT(a, h) PATH("output", "-o", a, h, .required = true)
+#define OUTPUT(a, h) PATH("output", "-o", a, h, .required = true, .writes = true)
 #define SPECIAL                                                                           \
     FLAG("special", "read special tokens (<|im_start|>) in the text as such; otherwise "  \
                     "they are plain text")
@@ -70,7 +70,7 @@
          "end when TEXT appears (it is not shown); may be given several times")
 #define WINDOW_SEED \
     INT("seed", "N", 0, 9e18, "0", "seed of the choice of windows", .flag_only = true)
-#define HEATMAP(h) PATH("heatmap", NULL, "FILE", h)
+#define HEATMAP(h) PATH("heatmap", NULL, "FILE", h, .writes = true)
 #define BUDGET(h, ...) REAL("budget-kl", "X", 1e-9, 100, NULL, h, __VA_ARGS__)
 #define LOCAL                                                                             \
     COUNT("local", "W", 1, MOST_TOKENS, NULL,                                             \
@@ -270,8 +270,8 @@ static const struct cli_option evaporate_options[] = {
     LOCAL,
     PATH("scan", NULL, "SCAN.json", "reuse this scan", .flag_only = true),
     PATH("plan", NULL, "PLAN.json", "reuse this plan", .flag_only = true),
-    PATH("save-scan", NULL, "FILE", "keep the scan here"),
-    PATH("save-plan", NULL, "FILE", "keep the plan here"),
+    PATH("save-scan", NULL, "FILE", "keep the scan here", .writes = true),
+    PATH("save-plan", NULL, "FILE", "keep the plan here", .writes = true),
     COUNT("windows", "N", 1, 4096, "32", "held-out windows for the measured check",
           .flag_only = true),
     FLAG("close-all", "close everything whatever it costs (for training later); the file says so"),
@@ -292,7 +292,7 @@ static const struct cli_option verify_options[] = {
     CTX(NULL, "length to verify; default: the length the file claims"),
     BUDGET("limit of the mean KL; default: the file's own", .required = false),
     FLAG("quick", "fewer windows; the result says so"),
-    PATH("report", NULL, "OUT.html", "write the evidence as one HTML page"),
+    PATH("report", NULL, "OUT.html", "write the evidence as one HTML page", .writes = true),
     FLAG("no-write", "do not write the evidence into MODEL"),
 };
 static const struct cli_example verify_examples[] = {
@@ -314,7 +314,8 @@ static const struct cli_example export_examples[] = {
 
 static const struct cli_option quantize_options[] = {
     PATH("in", NULL, "IN", "model to read", .word = 1, .required = true, .flag_only = true),
-    PATH("out", NULL, "OUT", "GGUF file to write", .word = 2, .required = true, .flag_only = true),
+    PATH("out", NULL, "OUT", "GGUF file to write", .word = 2, .required = true, .flag_only = true,
+         .writes = true),
     CHOICE("type", "T", "F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", NULL,
            "type of the weight matrices", .required = true),
 };

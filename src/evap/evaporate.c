@@ -13,6 +13,7 @@
 #include "evap/apply.h"
 #include "evap/check.h"
 #include "evap/evapfile.h"
+#include "model/outputs.h"
 
 static const double first_share = 0.85; /* of the budget aimed at on planning windows */
 
@@ -42,6 +43,7 @@ static zp_scan_options scan_options(const zp_scan_options *o)
 zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options *options,
                       const char *out, zp_err *err)
 {
+    ZP_TRY(outputs_check(&out, 1, (const char *const[]){ model, text }, 2, err));
     zp_scan_options o = scan_options(options);
     struct calib_options co = bench_options(model, text, &o);
     struct calib c;
@@ -89,7 +91,9 @@ zp_status zp_plan_run(const char *scan, const zp_plan_options *o, const char *ou
                            .n_threads = o->n_threads,
                            .progress = o->progress };
     struct calib_options co = bench_options(paths.model, paths.text, &so);
-    zp_status status = calib_open(&c, &co, err);
+    zp_status status =
+        outputs_check(&out, 1, (const char *const[]){ scan, paths.model, paths.text }, 3, err);
+    if (status == ZP_OK) status = calib_open(&c, &co, err);
     if (status == ZP_OK) {
         status = plan_on(&c, &s, o, paths, out, err);
         calib_close(&c);
@@ -343,6 +347,9 @@ static zp_status run(struct job *j, char **json, zp_err *err)
     const zp_evaporate_options *o = j->o;
     ZP_FAIL_IF(!o->close_all && !(o->plan.budget_kl > 0.0), err, ZP_USAGE,
                "a KL budget above 0 is needed (--budget-kl)");
+    const char *outputs[] = { j->out, o->scan_out, o->plan_out };
+    const char *inputs[] = { j->model, j->text, o->scan_in, o->plan_in };
+    ZP_TRY(outputs_check(outputs, ZP_COUNT(outputs), inputs, ZP_COUNT(inputs), err));
     struct calib_options co = bench_options(j->model, j->text, &j->scan_options);
     ZP_TRY(calib_open(&j->c, &co, err));
     if (!o->plan.no_fold && fold_is_possible(&j->c)) {

@@ -527,6 +527,21 @@ static bool names_a_part(const char *path, size_t *stem, uint32_t *count)
            number <= *count;
 }
 
+bool gguf_is_part_of(const char *path, const char *model)
+{
+    size_t stem, size = strlen(model) + 1;
+    uint32_t count;
+    if (!names_a_part(model, &stem, &count)) return false;
+    char *part = mem_alloc(MEM_META, size);
+    bool same = false;
+    for (uint32_t i = 1; part != NULL && i <= count && !same; i++) {
+        snprintf(part, size, "%.*s%05u-of-%05u.gguf", (int)stem, model, i, count);
+        same = os_same_file(path, part);
+    }
+    mem_free(part);
+    return same;
+}
+
 static zp_status fill(struct gguf *g, const char *path, zp_err *err)
 {
     size_t stem;
