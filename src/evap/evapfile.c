@@ -33,14 +33,14 @@ zp_status evapfile_dump(const json_t *j, const char *path, zp_err *err)
 static json_t *numbers_f64(const double *x, size_t n)
 {
     json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
+    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_of_real(x[i]));
     return a;
 }
 
 static json_t *numbers_f32(const float *x, size_t n)
 {
     json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real((double)x[i]));
+    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_of_real((double)x[i]));
     return a;
 }
 
@@ -48,8 +48,9 @@ static json_t *scan_to_json(const struct scan *s, struct evapfile_paths paths)
 {
     size_t heads = (size_t)s->n_layer * s->n_kv;
     return json_pack(
-        "{ss si ss ss ss si si si si si si si so so so so so so so so so so so}", "format",
-        "zerope-scan", "version", 1, "model", paths.model, "text", paths.text, "model_sha256",
+        "{ss si so so ss si si si si si si si so so so so so so so so so so so}", "format",
+        "zerope-scan", "version", 1, "model", json_of_text(paths.model), "text",
+        json_of_text(paths.text), "model_sha256",
         s->model_sha256, "n_layer", (int)s->n_layer, "n_kv", (int)s->n_kv, "n_pair", (int)s->n_pair,
         "ctx", (int)s->n_ctx, "windows_local", (int)s->n_windows_local, "windows_kl",
         (int)s->n_windows_kl, "local_window", (int)s->local_window, "gates",
@@ -203,9 +204,10 @@ zp_status evapfile_write_plan(const struct plan *p, struct evapfile_paths paths,
     json_t *set;
     ZP_TRY(gateset_to_json(&p->set, &set, err));
     json_t *j = json_pack(
-        "{ss si ss ss ss si sf sf sb si si si si sI sI si si so}", "format", "zerope-plan",
-        "version", 1, "model", paths.model, "text", paths.text, "model_sha256", p->model_sha256,
-        "ctx", (int)p->n_ctx, "budget_kl", p->budget_kl, "kl_mean", p->kl_mean, "folded", p->folded,
+        "{ss si so so ss si so so sb si si si si sI sI si si so}", "format", "zerope-plan",
+        "version", 1, "model", json_of_text(paths.model), "text", json_of_text(paths.text),
+        "model_sha256", p->model_sha256, "ctx", (int)p->n_ctx, "budget_kl",
+        json_of_real(p->budget_kl), "kl_mean", json_of_real(p->kl_mean), "folded", p->folded,
         "n_layer", (int)p->set.n_layer, "n_kv", (int)p->set.n_kv, "n_pair", (int)p->set.n_pair,
         "local_window", (int)p->local_window, "closed", (json_int_t)gateset_closed(&p->set),
         "total", (json_int_t)gateset_total(&p->set), "layers_none",

@@ -13,6 +13,7 @@
 #include "evap/apply.h"
 #include "evap/check.h"
 #include "evap/evapfile.h"
+#include "model/json_write.h"
 #include "model/outputs.h"
 
 static const double first_share = 0.85; /* of the budget aimed at on planning windows */
@@ -34,7 +35,7 @@ static struct calib_options bench_options(const char *model, const char *text,
 
 static zp_scan_options scan_options(const zp_scan_options *o)
 {
-    zp_scan_options out = *o;
+    zp_scan_options out = o ? *o : (zp_scan_options){ 0 };
     if (out.n_windows_kl == 0) out.n_windows_kl = 2;
     if (out.seed == 0) out.seed = 1;
     return out;
@@ -77,12 +78,24 @@ static zp_status plan_on(struct calib *c, const struct scan *s, const zp_plan_op
     return status;
 }
 
-zp_status zp_plan_run(const char *scan, const zp_plan_options *o, const char *out, zp_err *err)
+/* NaN compares false with everything. */
+static zp_status check_budget(double kl, zp_err *err)
 {
+    ZP_FAIL_IF(!(kl > 0.0) || isinf(kl), err, ZP_USAGE,
+               "a finite KL budget above 0 is needed (--budget-kl); found %g", kl);
+    return ZP_OK;
+}
+
+zp_status zp_plan_run(const char *scan, const zp_plan_options *options, const char *out,
+                      zp_err *err)
+{
+    static const zp_plan_options none = { 0 };
+    const zp_plan_options *o = options ? options : &none;
     struct scan s;
     struct calib c;
     json_t *root;
     struct evapfile_paths paths;
+    ZP_TRY(check_budget(o->budget_kl, err));
     ZP_TRY(evapfile_read_scan(&s, scan, &root, &paths, err));
     if (o->model) paths.model = o->model;
     if (o->text) paths.text = o->text;
@@ -169,15 +182,16 @@ static zp_status get_plan(struct job *j, zp_err *err)
 
 static zp_status recipe_text(const struct job *j, char **out, zp_err *err)
 {
-    json_t *r = json_pack("{ss ss si sf sb sb sb sb si sb si}", "command", "evaporate", "method",
-                          "snap", "ctx", (int)j->c.n_ctx, "budget_kl", j->o->plan.budget_kl,
+    json_t *r = json_pack("{ss ss si so sb sb sb sb si sb si}", "command", "evaporate", "method",
+                          "snap", "ctx", (int)j->c.n_ctx, "budget_kl",
+                          json_of_real(j->o->plan.budget_kl),
                           "uniform", j->o->plan.uniform, "uniform_slow", j->o->plan.uniform_slow,
                           "layers", j->o->plan.layers, "close_all", j->o->close_all, "local_window",
                           (int)j->o->plan.local_window, "folded", j->fold != NULL, "windows_check",
                           (int)j->result.n_windows);
     if (r) {
-        json_object_set_new(r, "kl_mean", json_real(j->result.kl_mean));
-        json_object_set_new(r, "kl_hi", json_real(j->result.kl_hi));
+        json_object_set_new(r, "kl_mean", json_of_real(j->result.kl_mean));
+        json_object_set_new(r, "kl_hi", json_of_real(j->result.kl_hi));
     }
     ZP_FAIL_IF(!r, err, ZP_NO_MEMORY, "not enough memory for the recipe");
     zp_status status = evapfile_text(r, out, err);
@@ -305,12 +319,14 @@ static zp_status report(const struct job *j, char **json, zp_err *err)
     ZP_TRY(kv_bytes_per_token(j, &kv, err));
     ZP_TRY(gateset_to_json(g, &set, err));
     json_t *o = json_pack(
-        "{ss ss si sf sI sI sf sf sf sf sf sf sf sf si si si sI si sI sb sf sf sf si si si si}",
-        "format", "zerope-evaporate", "file", j->out, "ctx", (int)j->c.n_ctx, "budget_kl",
-        j->o->plan.budget_kl, "closed", (json_int_t)gateset_closed(g), "total",
-        (json_int_t)gateset_total(g), "kl_mean", r->kl_mean, "kl_hi", r->kl_hi, "kl_last200",
-        r->kl_last200, "kl_p99", r->kl_p99, "kl_max", r->kl_max, "ppl_before", exp(r->nll_before),
-        "ppl_after", exp(r->nll_after), "top1_agree", r->top1, "heads_none",
+        "{ss so si so sI sI so so so so so so so so si si si sI si sI sb sf sf sf si si si si}",
+        "format", "zerope-evaporate", "file", json_of_text(j->out), "ctx", (int)j->c.n_ctx,
+        "budget_kl", json_of_real(j->o->plan.budget_kl), "closed", (json_int_t)gateset_closed(g),
+        "total", (json_int_t)gateset_total(g), "kl_mean", json_of_real(r->kl_mean), "kl_hi",
+        json_of_real(r->kl_hi), "kl_last200", json_of_real(r->kl_last200), "kl_p99",
+        json_of_real(r->kl_p99), "kl_max", json_of_real(r->kl_max), "ppl_before",
+        json_of_real(exp(r->nll_before)), "ppl_after", json_of_real(exp(r->nll_after)),
+        "top1_agree", json_of_real(r->top1), "heads_none",
         (int)gateset_heads_none(g), "heads_local", (int)gateset_heads_local(g), "layers_none",
         (int)gateset_layers_none(g), "kv_bytes_per_token", (json_int_t)kv, "windows_check",
         (int)r->n_windows, "positions_check", (json_int_t)r->n_positions, "folded", j->fold != NULL,
@@ -345,8 +361,7 @@ static zp_status write_final(struct job *j, zp_err *err)
 static zp_status run(struct job *j, char **json, zp_err *err)
 {
     const zp_evaporate_options *o = j->o;
-    ZP_FAIL_IF(!o->close_all && !(o->plan.budget_kl > 0.0), err, ZP_USAGE,
-               "a KL budget above 0 is needed (--budget-kl)");
+    if (!o->close_all) ZP_TRY(check_budget(o->plan.budget_kl, err));
     const char *outputs[] = { j->out, o->scan_out, o->plan_out };
     const char *inputs[] = { j->model, j->text, o->scan_in, o->plan_in };
     ZP_TRY(outputs_check(outputs, ZP_COUNT(outputs), inputs, ZP_COUNT(inputs), err));
@@ -369,6 +384,10 @@ static zp_status run(struct job *j, char **json, zp_err *err)
 zp_status zp_evaporate_run(const char *model, const char *text, const zp_evaporate_options *options,
                            const char *out, char **json, zp_err *err)
 {
+    static const zp_evaporate_options none = { 0 };
+    char *unwanted = NULL;
+    if (!json) json = &unwanted;
+    if (!options) options = &none;
     *json = NULL;
     struct job *j = mem_zalloc(MEM_EVAP, sizeof *j);
     ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory");
@@ -382,5 +401,6 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     fold_free(&j->fold_memory);
     if (j->c.model) calib_close(&j->c);
     mem_free(j);
+    mem_free(unwanted);
     return status;
 }

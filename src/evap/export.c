@@ -325,7 +325,7 @@ zp_status zp_export_run(const char *model, const char *to, const char *out,
                         const zp_progress *progress, char **json, zp_err *err)
 {
     struct export_job *j;
-    *json = NULL;
+    if (json) *json = NULL;
     bool known = strcmp(to, "stock-gguf") == 0 || strcmp(to, "hf") == 0 || strcmp(to, "gguf") == 0;
     ZP_FAIL_IF(!known, err, ZP_USAGE, "export to '%.40s'; known: hf, stock-gguf, gguf", to);
     ZP_TRY(outputs_check(&out, 1, &model, 1, err));

@@ -15,6 +15,7 @@
 #include "evap/apply.h"
 #include "evap/check.h"
 #include "evap/evapfile.h"
+#include "model/json_write.h"
 
 enum { RETRIEVAL_LEAST = 256 }; /* tokens of a window that has room for a prompt */
 
@@ -264,7 +265,7 @@ static zp_status check_norms(struct verify *v, zp_err *err)
     for (uint32_t l = 0; l < v->model->h.n_layer; l++)
         for (int i = 0; i < 2; i++)
             if (n[2 + i][l] > 0.0) worst = fmax(worst, n[i][l] / n[2 + i][l]);
-    add_check(v, "largest q or k norm / original", json_real(worst), json_real(4.0),
+    add_check(v, "largest q or k norm / original", json_of_real(worst), json_of_real(4.0),
               verdict(worst <= 4.0),
               "zerope verify: largest norm of a head's q and k over two windows, worst layer");
     return ZP_OK;
@@ -272,17 +273,22 @@ static zp_status check_norms(struct verify *v, zp_err *err)
 
 /* ---- quality --------------------------------------------------------------------------------- */
 
+static json_t *mean_of(const struct score_mean *m)
+{
+    return json_of_real(m->sum / (double)m->n);
+}
+
 static void add_buckets(struct verify *v, const struct check_result *r)
 {
     json_t *list = json_array();
     for (uint32_t b = 0; b < 24; b++)
         if (r->bucket[b].n)
             json_array_append_new(list,
-                                  json_pack("{sI sI sI sf sf}", "from", (json_int_t)1 << b, "to",
+                                  json_pack("{sI sI sI so so}", "from", (json_int_t)1 << b, "to",
                                             ((json_int_t)1 << (b + 1)) - 1, "positions",
                                             (json_int_t)r->bucket[b].n, "nll",
-                                            r->bucket[b].sum / (double)r->bucket[b].n, "nll_base",
-                                            r->bucket_base[b].sum / (double)r->bucket_base[b].n));
+                                            mean_of(&r->bucket[b]), "nll_base",
+                                            mean_of(&r->bucket_base[b])));
     json_object_set_new(v->root, "buckets", list);
 }
 
@@ -314,16 +320,19 @@ static zp_status check_quality(struct verify *v, zp_err *err)
     const char *how = "zerope verify: exact path of both on held-out documents (zerope ppl --base "
                       "--exact does the same over all documents)";
     bool known = v->budget > 0.0;
-    add_check(v, "mean KL(original || file), upper 95 % bound", json_real(r.kl_hi),
-              known ? json_real(v->budget) : json_null(),
+    add_check(v, "mean KL(original || file), upper 95 % bound", json_of_real(r.kl_hi),
+              known ? json_of_real(v->budget) : json_null(),
               !known ? "n/a" : verdict(r.kl_hi <= v->budget), how);
-    add_check(v, "perplexity, growth in %", json_real(growth), json_real(limit),
+    add_check(v, "perplexity, growth in %", json_of_real(growth), json_of_real(limit),
               verdict(growth <= limit), how);
     json_object_set_new(v->root, "quality",
-                        json_pack("{sf sf sf sf sf sf sf sf si sI}", "kl_mean", r.kl_mean, "kl_hi",
-                                  r.kl_hi, "kl_last200", r.kl_last200, "kl_p99", r.kl_p99, "kl_max",
-                                  r.kl_max, "top1_agree", r.top1, "ppl_base", exp(r.nll_before),
-                                  "ppl", exp(r.nll_after), "windows", (int)r.n_windows, "positions",
+                        json_pack("{so so so so so so so so si sI}", "kl_mean",
+                                  json_of_real(r.kl_mean), "kl_hi", json_of_real(r.kl_hi),
+                                  "kl_last200", json_of_real(r.kl_last200), "kl_p99",
+                                  json_of_real(r.kl_p99), "kl_max", json_of_real(r.kl_max),
+                                  "top1_agree", json_of_real(r.top1), "ppl_base",
+                                  json_of_real(exp(r.nll_before)), "ppl",
+                                  json_of_real(exp(r.nll_after)), "windows", (int)r.n_windows, "positions",
                                   (json_int_t)r.n_positions));
     return ZP_OK;
 }
@@ -366,7 +375,7 @@ static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_
     snprintf(name, sizeof name, "%s accuracy at %u, points below original",
              retrieval_kind_name(kind), v->n_ctx);
     if (v->n_ctx < RETRIEVAL_LEAST) {
-        add_check(v, name, json_null(), json_real(2.0), "n/a", "prompts need 256 tokens");
+        add_check(v, name, json_null(), json_of_real(2.0), "n/a", "prompts need 256 tokens");
         return ZP_OK;
     }
     ZP_TRY(retrieval_make(&r, &v->docs, v->model, DOCS_HELD, kind, RETRIEVAL_TEST, v->n_ctx, n, 7,
@@ -386,7 +395,7 @@ static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_
     add_check(
         v, name,
         json_pack("{sf sf sf si}", "original", a, "file", b, "drop", a - b, "prompts", (int)n),
-        json_real(2.0), state, how);
+        json_of_real(2.0), state, how);
     return ZP_OK;
 }
 
@@ -482,11 +491,14 @@ static zp_status finish(struct verify *v, char **json, zp_err *err)
 zp_status zp_verify_run(const char *model, const char *base, const char *text,
                         const zp_verify_options *options, char **json, zp_err *err)
 {
-    struct verify v = { .path = model, .base_path = base, .text = text, .o = *options };
+    struct verify v = { .path = model, .base_path = base, .text = text };
+    char *unwanted = NULL;
+    if (options) v.o = *options;
+    if (!json) json = &unwanted;
     *json = NULL;
     v.checks = json_array();
-    v.root = json_pack("{ss ss ss ss}", "format", "zerope-verify", "model", model, "base", base,
-                       "text", text);
+    v.root = json_pack("{ss so so so}", "format", "zerope-verify", "model", json_of_text(model),
+                       "base", json_of_text(base), "text", json_of_text(text));
     zp_status status = v.checks && v.root ? run_checks(&v, err)
                                           : status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
                                                         "not enough memory for the evidence");
@@ -496,5 +508,6 @@ zp_status zp_verify_run(const char *model, const char *base, const char *text,
     docs_close(&v.docs);
     zp_model_close(v.base);
     zp_model_close(v.model);
+    mem_free(unwanted);
     return status;
 }

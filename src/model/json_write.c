@@ -3,7 +3,34 @@
  * the name of a member, and would report success for a text with a hole. */
 #include "model/json_write.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "base/status.h"
+
+json_t *json_of_real(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+json_t *json_of_text(const char *text)
+{
+    size_t left = strlen(text), bad, used = 0;
+    if (utf8_is_valid(text, left, &bad)) return json_string(text);
+    char *clean = mem_array(MEM_META, left, 3);
+    if (clean == NULL) return NULL;
+    while (left > 0 && !utf8_is_valid(text, left, &bad)) {
+        memcpy(clean + used, text, bad);
+        memcpy(clean + used + bad, "\xef\xbf\xbd", 3);
+        used += bad + 3;
+        text += bad + 1;
+        left -= bad + 1;
+    }
+    memcpy(clean + used, text, left);
+    json_t *value = json_stringn(clean, used + left);
+    mem_free(clean);
+    return value;
+}
 
 struct sink {
     struct buffer *out;

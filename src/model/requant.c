@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "kern/quant.h"
 #include "model/gguf_write.h"
+#include "model/json_write.h"
 #include "model/outputs.h"
 
 #define EVIDENCE_KEY "zerope.evidence"
@@ -304,7 +305,8 @@ static json_t *exceptions_json(const struct requant_report *report)
     for (uint32_t k = 0; k < report->n_items; k++) {
         const struct requant_item *item = &report->items[k];
         if (item->why != REQUANT_OUTPUT && item->why != REQUANT_ROW_LENGTH) continue;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", item->name, "from",
+        json_array_append_new(list, json_pack("{s:o, s:s, s:s, s:s}", "name",
+                                              json_of_text(item->name), "from",
                                               quant_traits_find(item->from)->name, "to",
                                               quant_traits_find(item->to)->name, "why",
                                               requant_why_text(item->why)));

@@ -3,10 +3,14 @@
 #include "golden.h"
 
 #include <limits.h>
+#include <unistd.h>
+
+#include <zerope/evap.h>
 
 #include "model/engine.h"
 
 #define MODEL ZP_TEST_DATA "/arch/gguf/gguf-llama-linear.gguf"
+#define TEXT ZP_TEST_DATA "/prose.txt"
 
 static zp_model *model;
 
@@ -108,17 +112,77 @@ static void items_that_lack_a_part(void **state)
     zp_engine_close(e);
 }
 
+static char folder[] = "/tmp/zerope-misuse-XXXXXX";
+
+static const char *in_folder(const char *name)
+{
+    static char path[4][128];
+    static int next;
+    char *out = path[next++ % 4];
+    snprintf(out, sizeof path[0], "%s/%s", folder, name);
+    return out;
+}
+
+static void budgets_that_are_none(void **state)
+{
+    (void)state;
+    static const double budgets[] = { 0.0, -0.0, -1.0, NAN, INFINITY, -INFINITY };
+    zp_scan_options scan = { .n_ctx = 64, .n_windows_local = 2, .n_windows_kl = 1 };
+    GOLDEN_OK(zp_scan_run(MODEL, TEXT, &scan, in_folder("s.json"), err));
+    for (size_t i = 0; i < ZP_COUNT(budgets); i++) {
+        zp_err refused[2] = { 0 };
+        zp_plan_options p = { .budget_kl = budgets[i] };
+        zp_evaporate_options e = { .scan = scan, .plan = p };
+        refuse(zp_plan_run(in_folder("s.json"), &p, in_folder("p.json"), &refused[0]), &refused[0],
+               "budget");
+        refuse(zp_evaporate_run(MODEL, TEXT, &e, in_folder("o.gguf"), NULL, &refused[1]), &refused[1],
+               "budget");
+    }
+    assert_int_not_equal(access(in_folder("p.json"), F_OK), 0);
+}
+
+/* The first ones stop before any work, for want of a budget or through the progress. */
+static void options_and_documents_may_be_null(void **state)
+{
+    (void)state;
+    zp_err refused[5] = { 0 };
+    zp_scan_options scan = { .n_ctx = 64, .n_windows_local = 2, .n_windows_kl = 1 };
+    zp_evaporate_options e = { .scan = scan, .plan = { .budget_kl = 1.0 }, .n_windows_check = 2 };
+    zp_verify_options v = { .n_ctx = 64, .budget_kl = 1.0, .quick = true };
+    refuse(zp_plan_run(in_folder("s.json"), NULL, in_folder("p.json"), &refused[0]), &refused[0], "budget");
+    refuse(zp_evaporate_run(MODEL, TEXT, NULL, in_folder("o.gguf"), NULL, &refused[1]), &refused[1],
+           "budget");
+    assert_int_equal(zp_scan_run("none.gguf", TEXT, NULL, in_folder("x"), &refused[2]), ZP_BAD_INPUT);
+    assert_int_equal(zp_verify_run("none.gguf", MODEL, TEXT, NULL, NULL, &refused[3]), ZP_BAD_INPUT);
+    GOLDEN_OK(zp_evaporate_run(MODEL, TEXT, &e, in_folder("o.gguf"), NULL, err));
+    zp_status checked = zp_verify_run(in_folder("o.gguf"), MODEL, TEXT, &v, NULL, &refused[4]);
+    if (checked != ZP_OK && checked != ZP_VERIFY) fail_msg("%s", refused[4].message);
+    GOLDEN_OK(zp_export_run(in_folder("o.gguf"), "gguf", in_folder("e.gguf"), NULL, NULL, err));
+    GOLDEN_OK(zp_quantize(MODEL, in_folder("q.gguf"), "Q8_0", NULL, NULL, err));
+    GOLDEN_OK(zp_inspect_json(model, 0, 0, false, NULL, err));
+    GOLDEN_OK(zp_features_json(NULL, err));
+    GOLDEN_OK(zp_doctor_json(NULL, 1, true, err));
+    zp_ppl_options ppl = { .n_ctx = 64, .max_windows = 1 };
+    GOLDEN_OK(zp_ppl_json(model, NULL, TEXT, &ppl, NULL, err));
+    zp_engine *engine = golden_engine(model, (zp_engine_options){ .n_ctx = 64 });
+    GOLDEN_OK(zp_logits_json(engine, (const int32_t[]){ 1, 2 }, 2, NULL, NULL, err));
+    zp_engine_close(engine);
+}
+
 static int setup(void **state)
 {
     (void)state;
+    if (!mkdtemp(folder)) return -1;
     return zp_model_open(&model, MODEL, NULL, NULL) == ZP_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
+    char command[128];
     zp_model_close(model);
-    return 0;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
 }
 
 int main(void)
@@ -128,6 +192,8 @@ int main(void)
         cmocka_unit_test(products_of_options_do_not_wrap),
         cmocka_unit_test(modes_outside_their_enumeration),
         cmocka_unit_test(items_that_lack_a_part),
+        cmocka_unit_test(budgets_that_are_none),
+        cmocka_unit_test(options_and_documents_may_be_null),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

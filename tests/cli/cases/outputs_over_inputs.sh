@@ -8,6 +8,7 @@ mkdir docs; cp t.txt docs/a.txt
 cp -r "$DATA"/arch/qwen2 hf
 echo '{}' >c.json
 sum() { cat m.gguf t.txt docs/* hf/* c.json | cksum; }
+export ZEROPE_THREADS=1
 before=$(sum)
 for out in m.gguf ./m.gguf link.gguf hard.gguf docs/../m.gguf "$PWD/m.gguf"; do
     zerope quantize m.gguf "$out" --type Q8_0 2>/dev/null; echo "$? quantize"
