@@ -101,6 +101,22 @@ static zp_status check_budget(struct cli *c)
     return ZP_OK;
 }
 
+/* A plan is made: nothing that measures or chooses has a say any more. */
+static zp_status check_plan(struct cli *c)
+{
+    static const char *const others[] = { "scan",         "save-scan", "uniform",
+                                          "uniform-slow", "layers",    "local" };
+    if (cli_text(c, "plan") == NULL)
+        return ZP_OK;
+    for (size_t i = 0; i < CLI_COUNT(others); i++) {
+        const struct cli_value *v = cli_value(c, others[i]);
+        if (v->origin == ORIGIN_FLAG && strcmp(v->texts[0], "false") != 0)
+            return cli_usage(c, "--%s has no effect with --plan, which says what closes; leave it "
+                             "out", others[i]);
+    }
+    return ZP_OK;
+}
+
 static void print_headline(const json_t *doc)
 {
     double total = number_of(doc, "total"), closed = number_of(doc, "closed");
@@ -113,6 +129,7 @@ static void print_headline(const json_t *doc)
 zp_status cmd_evaporate(struct cli *c)
 {
     CLI_TRY(check_budget(c));
+    CLI_TRY(check_plan(c));
     CLI_TRY(cli_check_outputs(c, NULL));
     char *json = NULL;
     json_t *doc = NULL;

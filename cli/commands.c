@@ -269,12 +269,14 @@ static const struct cli_option evaporate_options[] = {
     PLAN_SHAPE,
     LOCAL,
     PATH("scan", NULL, "SCAN.json", "reuse this scan", .flag_only = true),
-    PATH("plan", NULL, "PLAN.json", "reuse this plan", .flag_only = true),
+    PATH("plan", NULL, "PLAN.json", "reuse this plan: nothing is measured to choose",
+         .flag_only = true),
     PATH("save-scan", NULL, "FILE", "keep the scan here", .writes = true),
     PATH("save-plan", NULL, "FILE", "keep the plan here", .writes = true),
     COUNT("windows", "N", 1, 4096, "32", "held-out windows for the measured check",
           .flag_only = true),
-    FLAG("close-all", "close everything whatever it costs (for training later); the file says so"),
+    FLAG("close-all", "close everything, with --plan what it closes, whatever it costs (for "
+                      "training later); the file says so"),
     WINDOW_SEED,
 };
 static const struct cli_example evaporate_examples[] = {
@@ -364,7 +366,7 @@ static const struct cli_example help_examples[] = {
 const struct cli_option cli_common_options[] = {
     FLAG("help", "show this help", .abbr = "-h", .flag_only = true),
     FLAG("json", "print one JSON document on standard output and nothing else there"),
-    COUNT("threads", "N", 0, 1024, "0", "threads to compute with; 0: the processors available",
+    COUNT("threads", "N", 0, 256, "0", "threads to compute with; 0: the processors available",
           .abbr = "-t"),
     FLAG("quiet", "no progress, notes or timings on stderr", .abbr = "-q"),
     FLAG("verbose", "more notes on stderr", .abbr = "-v"),
