@@ -548,6 +548,10 @@ static zp_status fill(struct gguf *g, const char *path, zp_err *err)
     uint32_t count;
     g->path = mem_strdup(MEM_META, path);
     ZP_FAIL_IF(g->path == NULL, err, ZP_NO_MEMORY, "not enough memory for a path");
+    uint32_t number;
+    bool named = split_name_parse(path, &stem, &number, &count);
+    ZP_FAIL_IF(named && (number < 1 || number > count), err, ZP_BAD_FILE,
+               "%s: named like part %u of %u, which there cannot be", path, number, count);
     if (names_a_part(path, &stem, &count))
         ZP_TRY(open_parts(g, stem, count, err));
     else
