@@ -140,7 +140,8 @@ static zp_status read_all(int fd, const char *path, struct buffer *out, zp_err *
         if (got == 0) break;
         if (got < 0) {
             status = status_fail(err, code == EINTR ? ZP_INTERRUPTED : path_status(code), __FILE__,
-                                 __LINE__, "%s: cannot be read: %s", path, strerror(code)); // O3
+                                 __LINE__, "%s: cannot be read: %s", path,
+                                 code == EINTR ? "interrupted" : strerror(code)); // O3
             break;
         }
         if ((size_t)got > out->max - out->size)
