@@ -21,8 +21,9 @@ static void on_signal(int number)
     interrupts = 1;
 }
 
-/* A model's file is mapped: where it was cut meanwhile, or its disk fails, there is nothing to read.
- * Nothing can go on from there, and nothing is cleaned up: a temporary file of an output may stay. */
+/* A model's file is mapped: where it was cut meanwhile, or its disk fails, there is nothing to
+ * read. Nothing can go on from there, and nothing is cleaned up: a temporary file of an output may
+ * stay. */
 static void on_bus_error(int number)
 {
     static const char text[] = "zerope: error: a mapped file shrank or its disk failed\n";

@@ -325,15 +325,14 @@ static zp_status check_quality(struct verify *v, zp_err *err)
               !known ? "n/a" : verdict(r.kl_hi <= v->budget), how);
     add_check(v, "perplexity, growth in %", json_of_real(growth), json_of_real(limit),
               verdict(growth <= limit), how);
-    json_object_set_new(v->root, "quality",
-                        json_pack("{so so so so so so so so si sI}", "kl_mean",
-                                  json_of_real(r.kl_mean), "kl_hi", json_of_real(r.kl_hi),
-                                  "kl_last200", json_of_real(r.kl_last200), "kl_p99",
-                                  json_of_real(r.kl_p99), "kl_max", json_of_real(r.kl_max),
-                                  "top1_agree", json_of_real(r.top1), "ppl_base",
-                                  json_of_real(exp(r.nll_before)), "ppl",
-                                  json_of_real(exp(r.nll_after)), "windows", (int)r.n_windows, "positions",
-                                  (json_int_t)r.n_positions));
+    json_object_set_new(
+        v->root, "quality",
+        json_pack("{so so so so so so so so si sI}", "kl_mean", json_of_real(r.kl_mean), "kl_hi",
+                  json_of_real(r.kl_hi), "kl_last200", json_of_real(r.kl_last200), "kl_p99",
+                  json_of_real(r.kl_p99), "kl_max", json_of_real(r.kl_max), "top1_agree",
+                  json_of_real(r.top1), "ppl_base", json_of_real(exp(r.nll_before)), "ppl",
+                  json_of_real(exp(r.nll_after)), "windows", (int)r.n_windows, "positions",
+                  (json_int_t)r.n_positions));
     return ZP_OK;
 }
 

@@ -5,8 +5,8 @@
 #include <jansson.h>
 #include "base/bytes.h"
 
-/* Values that jansson would refuse: text that is not UTF-8 gets U+FFFD in place of the bad bytes (paths
- * are such texts), a number that is not finite becomes null. NULL: no memory. */
+/* Values that jansson would refuse: text that is not UTF-8 gets U+FFFD in place of the bad bytes
+ * (paths are such texts), a number that is not finite becomes null. NULL: no memory. */
 json_t *json_of_text(const char *text);
 json_t *json_of_real(double x);
 

@@ -1,6 +1,6 @@
 /* outputs.c: which outputs would change an input.
- * Owns: nothing. A path is compared as the file it leads to, never as text: "m.gguf", "./m.gguf" and
- * a link to it are one. */
+ * Owns: nothing. A path is compared as the file it leads to, never as text: "m.gguf", "./m.gguf"
+ * and a link to it are one. */
 #include "model/outputs.h"
 
 #include <stdio.h>

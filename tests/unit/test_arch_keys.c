@@ -1,4 +1,5 @@
-/* test_arch_keys.c: numbers of a model's keys that make every result useless are refused by name. */
+/* test_arch_keys.c: numbers of a model's keys that make every result useless are refused by
+ * name. */
 #include "golden.h"
 
 #include <unistd.h>

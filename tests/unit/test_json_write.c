@@ -1,5 +1,5 @@
-/* test_json_write.c: texts and numbers that JSON cannot hold become ones that it can, and the reports
- * of a model with boundless logits are written whole. */
+/* test_json_write.c: texts and numbers that JSON cannot hold become ones that it can, and the
+ * reports of a model with boundless logits are written whole. */
 #include "golden.h"
 
 #include <unistd.h>
@@ -36,7 +36,8 @@ static void numbers_that_are_not_finite_become_null(void **state)
 {
     (void)state;
     static const double others[] = { NAN, INFINITY, -INFINITY };
-    for (size_t i = 0; i < ZP_COUNT(others); i++) assert_true(json_is_null(json_of_real(others[i])));
+    for (size_t i = 0; i < ZP_COUNT(others); i++)
+        assert_true(json_is_null(json_of_real(others[i])));
     json_t *value = json_of_real(-1.5e300);
     assert_true(json_real_value(value) == -1.5e300);
     json_decref(value);

@@ -135,8 +135,8 @@ static void budgets_that_are_none(void **state)
         zp_evaporate_options e = { .scan = scan, .plan = p };
         refuse(zp_plan_run(in_folder("s.json"), &p, in_folder("p.json"), &refused[0]), &refused[0],
                "budget");
-        refuse(zp_evaporate_run(MODEL, TEXT, &e, in_folder("o.gguf"), NULL, &refused[1]), &refused[1],
-               "budget");
+        refuse(zp_evaporate_run(MODEL, TEXT, &e, in_folder("o.gguf"), NULL, &refused[1]),
+               &refused[1], "budget");
     }
     assert_int_not_equal(access(in_folder("p.json"), F_OK), 0);
 }
@@ -149,11 +149,14 @@ static void options_and_documents_may_be_null(void **state)
     zp_scan_options scan = { .n_ctx = 64, .n_windows_local = 2, .n_windows_kl = 1 };
     zp_evaporate_options e = { .scan = scan, .plan = { .budget_kl = 1.0 }, .n_windows_check = 2 };
     zp_verify_options v = { .n_ctx = 64, .budget_kl = 1.0, .quick = true };
-    refuse(zp_plan_run(in_folder("s.json"), NULL, in_folder("p.json"), &refused[0]), &refused[0], "budget");
+    refuse(zp_plan_run(in_folder("s.json"), NULL, in_folder("p.json"), &refused[0]), &refused[0],
+           "budget");
     refuse(zp_evaporate_run(MODEL, TEXT, NULL, in_folder("o.gguf"), NULL, &refused[1]), &refused[1],
            "budget");
-    assert_int_equal(zp_scan_run("none.gguf", TEXT, NULL, in_folder("x"), &refused[2]), ZP_BAD_INPUT);
-    assert_int_equal(zp_verify_run("none.gguf", MODEL, TEXT, NULL, NULL, &refused[3]), ZP_BAD_INPUT);
+    assert_int_equal(zp_scan_run("none.gguf", TEXT, NULL, in_folder("x"), &refused[2]),
+                     ZP_BAD_INPUT);
+    assert_int_equal(zp_verify_run("none.gguf", MODEL, TEXT, NULL, NULL, &refused[3]),
+                     ZP_BAD_INPUT);
     GOLDEN_OK(zp_evaporate_run(MODEL, TEXT, &e, in_folder("o.gguf"), NULL, err));
     zp_status checked = zp_verify_run(in_folder("o.gguf"), MODEL, TEXT, &v, NULL, &refused[4]);
     if (checked != ZP_OK && checked != ZP_VERIFY) fail_msg("%s", refused[4].message);

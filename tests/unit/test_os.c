@@ -252,7 +252,8 @@ static void test_one_file_has_many_names(void **state)
         { "file", "new", false },
     };
     for (size_t i = 0; i < ZP_COUNT(cases); i++) {
-        bool same = os_same_file(cases[i].a, cases[i].b), back = os_same_file(cases[i].b, cases[i].a);
+        bool same = os_same_file(cases[i].a, cases[i].b),
+             back = os_same_file(cases[i].b, cases[i].a);
         if (same != cases[i].same || back != same) fail_msg("%s and %s", cases[i].a, cases[i].b);
     }
     assert_true(os_is_below("sub/link", ".") && os_is_below("file", "door/.."));
