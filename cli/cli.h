@@ -41,6 +41,7 @@ struct cli_option {
     const char *preset;  /* default as text; NULL: none (a flag: off) */
     const char *choices; /* "f32|bf16" */
     double min, max;     /* numbers; both 0: no limit */
+    bool writes;         /* OPTION_FILE: the command writes it */
     int word;            /* > 0: may be given as the word-th plain word */
     bool required;
     bool
@@ -187,6 +188,9 @@ bool cli_write(const char *text, size_t size);
 zp_status cli_flush(struct cli *c); /* standard output reached its file, or an error by its kind */
 /* Checks early that the folder of an output exists and can be written. */
 zp_status cli_check_output(struct cli *c, const char *path);
+/* The same for every output of the command line; and none may be one of its inputs or another
+ * output. folder: option whose output is made as a folder; NULL: none. */
+zp_status cli_check_outputs(struct cli *c, const char *folder);
 
 /* ---- tables for people (cli_view.c) ------------------------------------------------------ */
 void view_document(FILE *f, const json_t *doc);

@@ -8,6 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether a config file may set an option of this name, of one command or (NULL) of any: --help,
+ * --config and names that mean different things are given on the command line only. */
+static bool is_settable(const struct cli_command *cmd, const char *name)
+{
+    bool found = false;
+    for (size_t k = 0; k < cli_n_commands; k++) {
+        if (cmd != NULL && cmd != &cli_commands[k])
+            continue;
+        for (size_t i = 0; i < cli_commands[k].n_options; i++) {
+            const struct cli_option *o = &cli_commands[k].options[i];
+            found = found || (!o->flag_only && strcmp(o->name, name) == 0);
+        }
+    }
+    for (size_t i = 0; i < cli_n_common_options; i++) {
+        const struct cli_option *o = &cli_common_options[i];
+        found = found || (!o->flag_only && strcmp(o->name, name) == 0);
+    }
+    return found && strcmp(name, "config") != 0;
+}
+
 static bool option_exists(const char *name)
 {
     for (size_t i = 0; i < cli_n_common_options; i++) {
@@ -62,10 +82,16 @@ static zp_status check_keys(struct cli *c, const char *path, const struct cli_co
         bool known = cmd != NULL ? command_has(cmd, key) : option_exists(key);
         if (inner != NULL && json_is_object(value))
             CLI_TRY(check_keys(c, path, inner, value));
+        else if (inner != NULL && !is_settable(NULL, key))
+            return cli_usage(c, "%s: \"%s\": expected an object with options of '%s'", path, key,
+                             key);
         else if (!known && cmd != NULL && option_exists(key))
             return cli_usage(c, "%s: \"%s\": '%s' has no such option", path, key, cmd->name);
         else if (!known)
             return unknown_key(c, path, key);
+        else if (!is_settable(cmd, key))
+            return cli_usage(c, "%s: unknown key \"%s\": --%s is given on the command line only",
+                             path, key, key);
         else if (json_is_object(value) || json_is_null(value))
             return cli_usage(c, "%s: \"%s\": expected text, number, true/false or a list", path,
                              key);

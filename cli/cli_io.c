@@ -100,12 +100,15 @@ static zp_status read_all(struct cli *c, FILE *f, const char *name, size_t max, 
     while ((n = fread(chunk, 1, 65536, f)) > 0 && out->size + n <= max)
         text_append(out, chunk, n);
     free(chunk);
+    zp_status st = ZP_OK;
     if (n > 0)
-        return cli_fail(c, ZP_BAD_INPUT, "%s: longer than %zu bytes, the limit for this input",
-                        name, max);
-    if (ferror(f))
-        return cli_fail(c, ZP_IO, "%s: cannot read: %s", name, strerror(errno));
-    return ZP_OK;
+        st = cli_fail(c, ZP_BAD_INPUT, "%s: longer than %zu bytes, the limit for this input",
+                      name, max);
+    else if (ferror(f))
+        st = cli_fail(c, ZP_IO, "%s: cannot read: %s", name, strerror(errno));
+    if (st != ZP_OK)
+        text_free(out);
+    return st;
 }
 
 zp_status cli_read_file(struct cli *c, const char *path, size_t max, struct text *out)
@@ -122,8 +125,6 @@ zp_status cli_read_file(struct cli *c, const char *path, size_t max, struct text
     if (st == ZP_OK)
         st = read_all(c, f, path, max, out);
     fclose(f);
-    if (st != ZP_OK)
-        text_free(out);
     return st;
 }
 
@@ -253,6 +254,36 @@ zp_status cli_check_output(struct cli *c, const char *path)
     else if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))  /* it would be renamed over */
         st = cli_fail(c, ZP_BAD_INPUT,
                       "%s: is no regular file; the output is written beside it first", path);
+    else if (stat(path, &info) == 0 && access(path, W_OK) != 0)
+        st = cli_fail(c, ZP_IO, "%s: the existing file is write-protected", path);
     free(folder);
     return st;
+}
+
+static zp_status check_inputs(struct cli *c, const struct cli_option *o, const char *out)
+{
+    for (size_t i = 0; i < c->n_options; i++) {
+        const char *in = c->values[i].n > 0 ? c->values[i].texts[0] : NULL;
+        const struct cli_option *other = c->options[i];
+        if (in == NULL || other->type != OPTION_FILE || other == o || strcmp(in, "-") == 0)
+            continue;
+        if (zp_writes_over(out, in))
+            return cli_usage(c, "--%s %s would be written over --%s %s; give it another name",
+                             o->name, out, other->name, in);
+    }
+    return ZP_OK;
+}
+
+zp_status cli_check_outputs(struct cli *c, const char *folder)
+{
+    for (size_t i = 0; i < c->n_options; i++) {
+        const struct cli_option *o = c->options[i];
+        const char *out = c->values[i].n > 0 ? c->values[i].texts[0] : NULL;
+        if (!o->writes || out == NULL)
+            continue;
+        if (folder == NULL || strcmp(folder, o->name) != 0)
+            CLI_TRY(cli_check_output(c, out));
+        CLI_TRY(check_inputs(c, o, out));
+    }
+    return ZP_OK;
 }

@@ -24,12 +24,26 @@ static void on_signal(int number)
     interrupts = 1;
 }
 
+/* A model's file is mapped: where it was cut meanwhile, or its disk fails, there is nothing to
+ * read. Nothing can go on from there, and nothing is cleaned up: a temporary file of an output may
+ * stay. */
+static void on_bus_error(int number)
+{
+    static const char text[] = "zerope: error: a mapped file shrank or its disk failed\n";
+    (void)number;
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written;
+    _exit(3);
+}
+
 void interrupt_install(void)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file beyond the limit is a write error with a message */
+    signal(SIGBUS, on_bus_error);
     /* SA_RESTART: reads and writes of the library need not know about signals. */
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);
-    const int signals[] = { SIGINT, SIGTERM };
+    const int signals[] = { SIGINT, SIGTERM, SIGHUP };
     for (size_t i = 0; i < CLI_COUNT(signals); i++) {
         struct sigaction before;
         /* What the parent told us to ignore (a job in the background) stays ignored. */

@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -126,8 +127,11 @@ static zp_status take_turn(struct chat *chat, const char *line, size_t size)
     struct cli *c = chat->g.c;
     int32_t *ids = NULL;
     size_t n = 0, before = json_array_size(chat->messages);
-    zp_status st =
-        zp_tokenize(chat->g.model, line, size, 0, &ids, &n, &c->err); /* refuses invalid UTF-8 */
+    zp_status st = ZP_OK;
+    if (memchr(line, '\0', size) != NULL)
+        st = cli_fail(c, ZP_BAD_INPUT, "a message cannot hold a NUL byte");
+    if (st == ZP_OK) /* refuses invalid UTF-8 */
+        st = zp_tokenize(chat->g.model, line, size, 0, &ids, &n, &c->err);
     zp_free(ids);
     if (st == ZP_OK) {
         json_array_append_new(chat->messages, generation_message("user", line, size));
@@ -170,7 +174,10 @@ static zp_status loop(struct chat *chat)
             fflush(stderr);
         }
         interrupt_defer(false); /* waiting for a line there is nothing to clean up */
+        errno = 0;
         ssize_t n = getline(&line, &room, stdin);
+        if (n < 0 && ferror(stdin))
+            st = cli_fail(chat->g.c, ZP_IO, "standard input: cannot read: %s", strerror(errno));
         if (n < 0)
             break;
         while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))

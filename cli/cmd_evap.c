@@ -53,10 +53,8 @@ static zp_scan_options scan_options(struct cli *c)
 
 zp_status cmd_scan(struct cli *c)
 {
-    const char *out = cli_text(c, "output"), *picture = cli_text(c, "heatmap");
-    CLI_TRY(cli_check_output(c, out));
-    if (picture != NULL)
-        CLI_TRY(cli_check_output(c, picture));
+    const char *out = cli_text(c, "output");
+    CLI_TRY(cli_check_outputs(c, NULL));
     if (cli_given(c, "windows-kl") && cli_u32(c, "windows-kl") > cli_u32(c, "windows"))
         return cli_usage(c, "--windows-kl %u is more than --windows %u, of which they are a part",
                          cli_u32(c, "windows-kl"), cli_u32(c, "windows"));
@@ -85,10 +83,8 @@ static zp_plan_options plan_options(struct cli *c)
 
 zp_status cmd_plan(struct cli *c)
 {
-    const char *out = cli_text(c, "output"), *picture = cli_text(c, "heatmap");
-    CLI_TRY(cli_check_output(c, out));
-    if (picture != NULL)
-        CLI_TRY(cli_check_output(c, picture));
+    const char *out = cli_text(c, "output");
+    CLI_TRY(cli_check_outputs(c, NULL));
     zp_plan_options options = plan_options(c);
     options.model = cli_text(c, "model");
     options.text = cli_text(c, "file");
@@ -98,18 +94,6 @@ zp_status cmd_plan(struct cli *c)
 }
 
 /* ---- evaporate --------------------------------------------------------------------------- */
-static zp_status check_outputs(struct cli *c)
-{
-    static const char *const names[] = { "output", "save-scan", "save-plan" };
-    for (size_t i = 0; i < CLI_COUNT(names); i++) {
-        if (cli_text(c, names[i]) != NULL)
-            CLI_TRY(cli_check_output(c, cli_text(c, names[i])));
-    }
-    if (strcmp(cli_text(c, "output"), cli_text(c, "model")) == 0)
-        return cli_usage(c, "--output is the model itself; give the new file another name");
-    return ZP_OK;
-}
-
 static zp_status check_budget(struct cli *c)
 {
     bool budget = cli_text(c, "budget-kl") != NULL;
@@ -118,6 +102,22 @@ static zp_status check_budget(struct cli *c)
                          "--budget-kl X is missing: the mean KL the result may cost, such as 0.02");
     if (budget && cli_flag(c, "close-all"))
         return cli_usage(c, "--close-all closes whatever it costs; leave --budget-kl out");
+    return ZP_OK;
+}
+
+/* A plan is made: nothing that measures or chooses has a say any more. */
+static zp_status check_plan(struct cli *c)
+{
+    static const char *const others[] = { "scan",         "save-scan", "uniform",
+                                          "uniform-slow", "layers",    "local" };
+    if (cli_text(c, "plan") == NULL)
+        return ZP_OK;
+    for (size_t i = 0; i < CLI_COUNT(others); i++) {
+        const struct cli_value *v = cli_value(c, others[i]);
+        if (v->origin == ORIGIN_FLAG && strcmp(v->texts[0], "false") != 0)
+            return cli_usage(c, "--%s has no effect with --plan, which says what closes; leave it "
+                             "out", others[i]);
+    }
     return ZP_OK;
 }
 
@@ -133,7 +133,8 @@ static void print_headline(const json_t *doc)
 zp_status cmd_evaporate(struct cli *c)
 {
     CLI_TRY(check_budget(c));
-    CLI_TRY(check_outputs(c));
+    CLI_TRY(check_plan(c));
+    CLI_TRY(cli_check_outputs(c, NULL));
     CLI_TRY(cli_note_length_of(c, cli_text(c, "model"), cli_u32(c, "ctx-size")));
     char *json = NULL;
     json_t *doc = NULL;

@@ -38,6 +38,7 @@ zp_status cmd_inspect(struct cli *c)
     zp_model *m = NULL;
     char *json = NULL;
     json_t *doc = NULL;
+    CLI_TRY(cli_check_outputs(c, NULL));
     CLI_TRY(cli_open_model(c, &m));
     zp_status st = describe(c, m, &json);
     zp_model_close(m);

@@ -158,30 +158,52 @@ static zp_status detokenize_line(struct cli *c, const zp_model *m, const json_t 
     return st;
 }
 
+/* An id and the blanks and at most one comma behind it; *comma: there was one. */
+static zp_status parse_id(struct cli *c, const char **p, size_t number, int32_t *id, bool *comma)
+{
+    char *end = NULL;
+    errno = 0;
+    long long x = strtoll(*p, &end, 10);
+    size_t left = strcspn(end, " \t\r\n,]");
+    if (end == *p || left > 0 || errno != 0 || x < 0 || x > INT32_MAX)
+        return cli_fail(c, ZP_BAD_INPUT,
+                        "token %zu: found '%.20s', expected an id (a whole number >= 0)", number,
+                        *p);
+    *id = (int32_t)x;
+    *p = end + strspn(end, " \t\r\n");
+    *comma = **p == ',';
+    *p += *comma;
+    *p += strspn(*p, " \t\r\n");
+    return ZP_OK;
+}
+
+/* Ids with blanks or single commas between them, in brackets or without. */
 zp_status cli_parse_ids(struct cli *c, const char *text, int32_t **ids, size_t *n)
 {
     size_t room = 64;
+    const char *p = text + strspn(text, " \t\r\n");
+    bool list = *p == '[', comma = false;
+    zp_status st = ZP_OK;
     *ids = cli_alloc(room * sizeof **ids);
     *n = 0;
-    for (const char *p = text + strspn(text, " \t\r\n,[]"); *p != '\0';
-         p += strspn(p, " \t\r\n,[]")) {
-        char *end = NULL;
-        errno = 0;
-        long long x = strtoll(p, &end, 10);
-        size_t left = strcspn(end, " \t\r\n,[]");
-        if (end == p || left > 0 || errno != 0 || x < 0 || x > INT32_MAX) {
-            free(*ids);
-            *ids = NULL;
-            return cli_fail(c, ZP_BAD_INPUT,
-                            "token %zu: found '%.20s', expected an id (a whole number >= 0)",
-                            *n + 1, p);
-        }
+    p += list;
+    p += strspn(p, " \t\r\n");
+    while (st == ZP_OK && (comma || *p != (list ? ']' : '\0'))) {
         if (*n == room)
             *ids = cli_resize(*ids, (room *= 2) * sizeof **ids);
-        (*ids)[(*n)++] = (int32_t)x;
-        p = end;
+        if (list && *p == '\0')
+            st = cli_fail(c, ZP_BAD_INPUT, "the list of ids is not closed: expected ']'");
+        else
+            st = parse_id(c, &p, *n + 1, &(*ids)[*n], &comma);
+        *n += st == ZP_OK;
     }
-    return ZP_OK;
+    if (st == ZP_OK && list && p[1 + strspn(p + 1, " \t\r\n")] != '\0')
+        st = cli_fail(c, ZP_BAD_INPUT, "found '%.20s' behind the list of ids", p + 1);
+    if (st != ZP_OK) {
+        free(*ids);
+        *ids = NULL;
+    }
+    return st;
 }
 
 static zp_status detokenize_text(struct cli *c, const zp_model *m)

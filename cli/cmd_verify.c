@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zerope/report.h>
 
 /* A verdict, the checks without their recipes (--json and the page have them), then the rest. */
@@ -48,8 +49,11 @@ static zp_status show_evidence(struct cli *c, char *json)
 zp_status cmd_verify(struct cli *c)
 {
     char *json = NULL;
-    if (cli_text(c, "report") != NULL)
-        CLI_TRY(cli_check_output(c, cli_text(c, "report")));
+    CLI_TRY(cli_check_outputs(c, NULL));
+    const char *model = cli_text(c, "model");
+    bool writes = !cli_flag(c, "no-write") && !cli_flag(c, "quick");
+    if (writes && access(model, F_OK) == 0) /* the evidence goes into it */
+        CLI_TRY(cli_check_output(c, model));
     zp_verify_options options = {
         .n_ctx = cli_u32(c, "ctx-size"),
         .budget_kl = cli_real(c, "budget-kl"),
@@ -76,8 +80,7 @@ zp_status cmd_export(struct cli *c)
 {
     char *json = NULL;
     const char *to = cli_text(c, "to"), *out = cli_text(c, "output");
-    if (strcmp(to, "hf") != 0)
-        CLI_TRY(cli_check_output(c, out));
+    CLI_TRY(cli_check_outputs(c, strcmp(to, "hf") == 0 ? "output" : NULL));
     zp_progress progress = cli_progress(c);
     CLI_TRY(zp_export_run(cli_text(c, "model"), to, out, &progress, &json, &c->err));
     progress_clear();
@@ -88,9 +91,7 @@ zp_status cmd_quantize(struct cli *c)
 {
     char *json = NULL;
     const char *in = cli_text(c, "in"), *out = cli_text(c, "out");
-    if (strcmp(in, out) == 0)
-        return cli_usage(c, "IN and OUT are the same file; give the new one another name");
-    CLI_TRY(cli_check_output(c, out));
+    CLI_TRY(cli_check_outputs(c, NULL));
     zp_progress progress = cli_progress(c);
     CLI_TRY(zp_quantize(in, out, cli_text(c, "type"), &progress, &json, &c->err));
     progress_clear();

@@ -36,7 +36,7 @@
 #define PROMPT(h) TEXT("prompt", "TEXT", h, .abbr = "-p")
 #define INPUT(h) PATH("file", "-f", "FILE", h)
 #define DOCUMENTS(h) PATH("file", "-f", "TEXT", h, .required = true)
-#define OUTPUT(a, h) PATH("output", "-o", a, h, .required = true)
+#define OUTPUT(a, h) PATH("output", "-o", a, h, .required = true, .writes = true)
 #define SPECIAL                                                                           \
     FLAG("special", "read special tokens (<|im_start|>) in the text as such; otherwise "  \
                     "they are plain text")
@@ -78,11 +78,11 @@
         "with --local: seed of the retrieval prompts that rank heads; windows "                    \
         "of text depend on the documents' paths only",                                             \
         .flag_only = true)
-#define HEATMAP(h) PATH("heatmap", NULL, "FILE", h)
+#define HEATMAP(h) PATH("heatmap", NULL, "FILE", h, .writes = true)
 #define BUDGET(h, ...) REAL("budget-kl", "X", 1e-9, 100, NULL, h, __VA_ARGS__)
 #define LOCAL                                                                             \
     COUNT("local", "W", 1, MOST_TOKENS, NULL,                                             \
-          "heads may become local: they keep W recent positions and the 4 first ones")
+          "heads may become local: they keep W recent positions and the first 64")
 #define PLAN_SHAPE                                                                        \
     FLAG("uniform", "close the same pairs in all layers, so that stock engines can run "  \
                     "an export"),                                                         \
@@ -279,12 +279,14 @@ static const struct cli_option evaporate_options[] = {
     PLAN_SHAPE,
     LOCAL,
     PATH("scan", NULL, "SCAN.json", "reuse this scan", .flag_only = true),
-    PATH("plan", NULL, "PLAN.json", "reuse this plan", .flag_only = true),
-    PATH("save-scan", NULL, "FILE", "keep the scan here"),
-    PATH("save-plan", NULL, "FILE", "keep the plan here"),
+    PATH("plan", NULL, "PLAN.json", "reuse this plan: nothing is measured to choose",
+         .flag_only = true),
+    PATH("save-scan", NULL, "FILE", "keep the scan here", .writes = true),
+    PATH("save-plan", NULL, "FILE", "keep the plan here", .writes = true),
     COUNT("windows", "N", 1, 4096, "32", "held-out windows for the measured check",
           .flag_only = true),
-    FLAG("close-all", "close everything whatever it costs (for training later); the file says so"),
+    FLAG("close-all", "close everything, with --plan what it closes, whatever it costs (for "
+                      "training later); the file says so"),
     WINDOW_SEED,
 };
 static const struct cli_example evaporate_examples[] = {
@@ -302,7 +304,7 @@ static const struct cli_option verify_options[] = {
     CTX(NULL, "length to verify; default: the length the file claims"),
     BUDGET("limit of the mean KL; default: the file's own", .required = false),
     FLAG("quick", "fewer windows; the result says so"),
-    PATH("report", NULL, "OUT.html", "write the evidence as one HTML page"),
+    PATH("report", NULL, "OUT.html", "write the evidence as one HTML page", .writes = true),
     FLAG("no-write", "do not write the evidence into MODEL"),
 };
 static const struct cli_example verify_examples[] = {
@@ -324,7 +326,8 @@ static const struct cli_example export_examples[] = {
 
 static const struct cli_option quantize_options[] = {
     PATH("in", NULL, "IN", "model to read", .word = 1, .required = true, .flag_only = true),
-    PATH("out", NULL, "OUT", "GGUF file to write", .word = 2, .required = true, .flag_only = true),
+    PATH("out", NULL, "OUT", "GGUF file to write", .word = 2, .required = true, .flag_only = true,
+         .writes = true),
     CHOICE("type", "T", "F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", NULL,
            "type of the weight matrices", .required = true),
 };
@@ -373,7 +376,7 @@ static const struct cli_example help_examples[] = {
 const struct cli_option cli_common_options[] = {
     FLAG("help", "show this help", .abbr = "-h", .flag_only = true),
     FLAG("json", "print one JSON document on standard output and nothing else there"),
-    COUNT("threads", "N", 0, 1024, "0", "threads to compute with; 0: the processors available",
+    COUNT("threads", "N", 0, 256, "0", "threads to compute with; 0: the processors available",
           .abbr = "-t"),
     FLAG("quiet", "no progress, notes or timings on stderr", .abbr = "-q"),
     FLAG("verbose", "more notes on stderr", .abbr = "-v"),

@@ -4,6 +4,9 @@
 
 #include <zerope/eval.h>
 
+/* In all of these `options` may be NULL (defaults; plan and evaporate need a budget), and so may
+ * `json` (no document wanted). In documents a number that is not finite is null. */
+
 /* Importance of every gate at window length n_ctx. text: a file or a folder of documents (a
  * document is a file; a single file is cut into parts); planning documents and held-out documents
  * are split by name, and the split is stored. SCAN.json is written atomically to `out`. */

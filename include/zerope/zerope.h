@@ -64,6 +64,11 @@ ZP_API zp_status zp_model_open(zp_model **out, const char *path, const zp_model_
                                zp_err *err);
 ZP_API void zp_model_close(zp_model *m);
 
+/* Whether writing to `output` would change what `input` names, links followed: the same file, a
+ * file of the folder, a part of the split. Calls that write files refuse such outputs
+ * (ZP_USAGE). */
+ZP_API bool zp_writes_over(const char *output, const char *input);
+
 typedef struct zp_model_info {
     const char *arch, *name; /* owned by the model */
     const char *sha256;      /* hex of the tensor table and metadata (not of all weight bytes) */

@@ -3,9 +3,8 @@
  *    and are renamed.
  * O2 any failure of os_file_* removes the temporary and leaves the old file as it was; the record
  *    is then closed.
- * O3 a read broken by a signal ends with ZP_INTERRUPTED, so that Ctrl-C works while waiting for a
- *    pipe; handlers of
- *    other signals are installed with SA_RESTART.
+ * O3 a wait for data broken by a signal ends with ZP_INTERRUPTED, so that Ctrl-C works while
+ *    waiting for a pipe, whether its handler was installed with SA_RESTART or not.
  * Threads: all functions may be called from any thread; a struct belongs to one thread at a
  * time. */
 #include "os.h"
@@ -14,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -120,18 +120,28 @@ zp_status os_file_size(const char *path, uint64_t *size, zp_err *err)
     return ZP_OK;
 }
 
+/* Waits for data in poll, which a signal ends whatever its handler's flags are (O3). Returns what
+ * read returns. */
+static ssize_t read_piece(int fd, uint8_t *piece)
+{
+    struct pollfd wait = { .fd = fd, .events = POLLIN };
+    if (poll(&wait, 1, -1) < 0) return -1;
+    return read(fd, piece, READ_BYTES);
+}
+
 static zp_status read_all(int fd, const char *path, struct buffer *out, zp_err *err)
 {
     uint8_t *piece = mem_alloc(out->tag, READ_BYTES);
     ZP_FAIL_IF(piece == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to read it", path);
     zp_status status = ZP_OK;
     for (;;) {
-        ssize_t got = read(fd, piece, READ_BYTES);
+        ssize_t got = read_piece(fd, piece);
         int code = errno;
         if (got == 0) break;
         if (got < 0) {
             status = status_fail(err, code == EINTR ? ZP_INTERRUPTED : path_status(code), __FILE__,
-                                 __LINE__, "%s: cannot be read: %s", path, strerror(code)); // O3
+                                 __LINE__, "%s: cannot be read: %s", path,
+                                 code == EINTR ? "interrupted" : strerror(code)); // O3
             break;
         }
         if ((size_t)got > out->max - out->size)
@@ -148,11 +158,73 @@ zp_status os_read_file(const char *path, struct buffer *out, zp_err *err)
 {
     ZP_TRY(buffer_append(out, "", 0, err)); /* an empty file is an empty text, not NULL */
     if (strcmp(path, "-") == 0) return read_all(STDIN_FILENO, "standard input", out, err);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* O_NONBLOCK: the wait for the writer of a FIFO is in read_piece, where a signal ends it. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZP_FAIL_IF(fd < 0, err, path_status(errno), "%s: cannot be opened: %s", path, strerror(errno));
+    (void)fcntl(fd, F_SETFL, O_RDONLY);
     zp_status status = read_all(fd, path, out, err);
     close(fd);
     return status;
+}
+
+zp_status os_read_regular(const char *path, struct buffer *out, zp_err *err)
+{
+    int fd;
+    uint64_t size;
+    ZP_TRY(buffer_append(out, "", 0, err));
+    ZP_TRY(open_regular(path, &fd, &size, err));
+    zp_status status = read_all(fd, path, out, err);
+    close(fd);
+    return status;
+}
+
+/* ---- which file a path names ---- */
+
+struct place {
+    dev_t dev;
+    ino_t ino;
+    const char *name; /* in that folder; NULL: the file itself */
+    size_t size;      /* of the name */
+};
+
+/* What is not there yet is its folder and its name; links are followed as far as they lead. */
+static bool find_place(const char *path, struct place *out)
+{
+    struct stat st;
+    char folder[PATH_MAX];
+    bool there = stat(path, &st) == 0;
+    size_t end = strlen(path), slash;
+    *out = (struct place){ 0 };
+    if (!there) {
+        while (end > 1 && path[end - 1] == '/') end--;
+        for (slash = end; slash > 0 && path[slash - 1] != '/';) slash--;
+        if (slash >= sizeof folder) return false;
+        (void)snprintf(folder, sizeof folder, "%.*s", (int)slash, slash == 0 ? "." : path);
+        if (stat(slash == 0 ? "." : folder, &st) != 0) return false;
+        out->name = path + slash;
+        out->size = end - slash;
+    }
+    out->dev = st.st_dev;
+    out->ino = st.st_ino;
+    return true;
+}
+
+bool os_same_file(const char *a, const char *b)
+{
+    struct place x, y;
+    if (strcmp(a, b) == 0) return true;
+    if (!find_place(a, &x) || !find_place(b, &y)) return false;
+    if (x.dev != y.dev || x.ino != y.ino || (x.name == NULL) != (y.name == NULL)) return false;
+    return x.name == NULL || (x.size == y.size && memcmp(x.name, y.name, x.size) == 0);
+}
+
+bool os_is_below(const char *path, const char *folder)
+{
+    char real[PATH_MAX], root[PATH_MAX];
+    if (!os_is_folder(folder) || realpath(path, real) == NULL || realpath(folder, root) == NULL)
+        return false;
+    size_t size = strlen(root);
+    return strncmp(real, root, size) == 0 && (real[size] == '/' || size == 1);
 }
 
 /* ---- folders ---- */
@@ -261,6 +333,19 @@ zp_status os_list_files(const char *folder, char ***names, size_t *count, zp_err
     return ZP_OK;
 }
 
+zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), char *name,
+                        size_t room, zp_err *err)
+{
+    name[0] = '\0';
+    DIR *dir = opendir(folder);
+    ZP_FAIL_IF(dir == NULL, err, path_status(errno), "%s: the folder cannot be read: %s", folder,
+               strerror(errno));
+    for (struct dirent *e; name[0] == '\0' && (e = readdir(dir)) != NULL;)
+        if (wanted(e->d_name)) (void)snprintf(name, room, "%s", e->d_name);
+    closedir(dir);
+    return ZP_OK;
+}
+
 void os_list_free(char **names, size_t count)
 {
     for (size_t i = 0; i < count; i++) mem_free(names[i]);
@@ -314,7 +399,10 @@ static zp_status check_target(const char *path, mode_t *mode, zp_err *err)
     ZP_FAIL_IF(length == 0, err, ZP_BAD_INPUT, "the name of the output file is empty");
     ZP_FAIL_IF(path[length - 1] == '/', err, ZP_BAD_INPUT,
                "%s: names a folder, expected a file name", path);
-    if (stat(path, &st) != 0) return ZP_OK;
+    bool there = stat(path, &st) == 0;
+    ZP_FAIL_IF(!there && errno == ENAMETOOLONG, err, ZP_BAD_INPUT, "%s: cannot be created: %s",
+               path, strerror(errno)); /* the temporary name could be */
+    if (!there) return ZP_OK;
     ZP_FAIL_IF(S_ISDIR(st.st_mode), err, ZP_BAD_INPUT, "%s: is a folder, expected a file name",
                path);
     ZP_FAIL_IF(!S_ISREG(st.st_mode), err, ZP_BAD_INPUT,
@@ -325,29 +413,55 @@ static zp_status check_target(const char *path, mode_t *mode, zp_err *err)
     return ZP_OK;
 }
 
-/* Sets f->temp only when the file was made: what is there is ours to remove. */
-static zp_status open_temp(struct os_file *f, mode_t mode, zp_err *err)
+/* Bytes of `path` that a temporary name keeps, so that name and suffix together stay a name. */
+static size_t temp_stem(const char *path)
 {
-    size_t size = strlen(f->path) + 48;
-    f->chunk = mem_alloc(MEM_META, CHUNK_BYTES);
-    char *temp = f->chunk == NULL ? NULL : mem_alloc(MEM_META, size);
-    ZP_FAIL_IF(temp == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", f->path);
+    enum { MOST = 200 };
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash == NULL ? 0 : (size_t)(slash + 1 - path), name = strlen(path) - folder;
+    return folder + (name > MOST ? utf8_complete_prefix(path + folder, MOST) : name);
+}
+
+/* A file beside `path` that is new and ours. */
+static zp_status make_temp(const char *path, char **out, int *fd, zp_err *err)
+{
+    size_t stem = temp_stem(path), size = stem + 48;
+    char *temp = mem_alloc(MEM_META, size);
+    *out = NULL;
+    ZP_FAIL_IF(temp == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", path);
     int code;
     do { /* a name left by a dead process that had our number is passed over */
         unsigned number = atomic_fetch_add(&temp_number, 1);
-        (void)snprintf(temp, size, "%s.tmp.%ld.%u", f->path, (long)getpid(), number);
-        f->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        (void)snprintf(temp, size, "%.*s.tmp.%ld.%u", (int)stem, path, (long)getpid(), number);
+        *fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         code = errno;
-    } while (f->fd < 0 && code == EEXIST);
-    if (f->fd >= 0) {
-        f->temp = temp;
-        if (mode != 0) (void)fchmod(f->fd, mode); /* a replaced file keeps its permissions */
+    } while (*fd < 0 && code == EEXIST);
+    if (*fd >= 0) {
+        *out = temp;
         return ZP_OK;
     }
     mem_free(temp);
     ZP_FAIL(err, code == ENOSPC || code == EDQUOT ? ZP_NO_SPACE : path_status(code),
-            "%s: cannot be created: %s%s", f->path, strerror(code),
+            "%s: cannot be created: %s%s", path, strerror(code),
             code == ENOENT ? " (the folder does not exist)" : "");
+}
+
+/* Sets f->temp only when the file was made: what is there is ours to remove. */
+static zp_status open_temp(struct os_file *f, mode_t mode, zp_err *err)
+{
+    f->chunk = mem_alloc(MEM_META, CHUNK_BYTES);
+    ZP_FAIL_IF(f->chunk == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", f->path);
+    ZP_TRY(make_temp(f->path, &f->temp, &f->fd, err));
+    if (mode != 0) (void)fchmod(f->fd, mode); /* a replaced file keeps its permissions */
+    return ZP_OK;
+}
+
+zp_status os_reserve_beside(const char *path, char **out, zp_err *err)
+{
+    int fd;
+    ZP_TRY(make_temp(path, out, &fd, err));
+    close(fd);
+    return ZP_OK;
 }
 
 zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err)

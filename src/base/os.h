@@ -23,8 +23,19 @@ zp_status os_make_folders(const char *path, zp_err *err);             /* like mk
  * followed; free with os_list_free. */
 zp_status os_list_files(const char *folder, char ***names, size_t *count, zp_err *err);
 void os_list_free(char **names, size_t count);
-/* path "-" reads stdin; limit = out->max */
+/* path "-" reads stdin; limit = out->max. Waits for pipes; a signal ends the wait:
+ * ZP_INTERRUPTED. */
 zp_status os_read_file(const char *path, struct buffer *out, zp_err *err);
+/* The same for what must be a regular file: a pipe or device is refused at once. */
+zp_status os_read_regular(const char *path, struct buffer *out, zp_err *err);
+
+/* Whether both paths lead to one file, links followed. What is not there yet is known by its folder
+ * and name. */
+bool os_same_file(const char *a, const char *b);
+bool os_is_below(const char *path, const char *folder); /* both are there */
+/* Name of an entry of the folder that is wanted, "" if there is none. */
+zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), char *name,
+                        size_t room, zp_err *err);
 
 /* Atomic writing (I4): bytes go to a temporary name in the same folder; commit = fsync + rename +
  * fsync of the folder.
@@ -37,6 +48,9 @@ zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err
 zp_status os_file_finish(struct os_file *f, zp_err *err);
 zp_status os_file_commit(struct os_file *f, zp_err *err);
 void os_file_abort(struct os_file *f);
+/* Name of a new empty file beside `path` that nobody else uses; released with mem_free, and the
+ * file with remove. */
+zp_status os_reserve_beside(const char *path, char **out, zp_err *err);
 /* Test hook: the next writes fail with ENOSPC after this many bytes (UINT64_MAX = off). */
 void os_fail_writes_after(uint64_t bytes);
 /* Convenience: whole file at once, atomically. */

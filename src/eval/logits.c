@@ -205,7 +205,7 @@ zp_status zp_logits_json(zp_engine *e, const int32_t *ids, size_t n,
     struct json_build w;
     uint32_t n_vocab = e->model->h.n_vocab, n_top = o->top ? o->top : 10;
     size_t need = n + o->n_predict;
-    *json = NULL;
+    if (json) *json = NULL;
     ZP_FAIL_IF(n == 0, err, ZP_BAD_INPUT, "the prompt is empty: there is nothing to predict from");
     ZP_FAIL_IF(n > e->options.n_ctx || need - (o->n_predict != 0) > e->options.n_ctx, err,
                ZP_BAD_INPUT,

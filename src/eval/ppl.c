@@ -250,7 +250,7 @@ zp_status zp_ppl_json(const zp_model *m, const zp_model *base, const char *path,
 {
     struct job t = { 0 };
     zp_ppl_options o = { 0 };
-    *json = NULL;
+    if (json) *json = NULL;
     if (options) o = *options;
     if (o.n_ctx == 0) o.n_ctx = DEFAULT_CTX;
     zp_status status = run_job(&t, m, base, path, &o, json, err);

@@ -110,6 +110,18 @@ static zp_status read_numbers(const json_t *j, const char *key, size_t n, double
     return ZP_OK;
 }
 
+static zp_status check_head(const json_t *root, const char *path, const char *format, zp_err *err)
+{
+    const char *found = json_string_value(json_object_get(root, "format"));
+    ZP_FAIL_IF(!found || strcmp(found, format) != 0, err, ZP_BAD_INPUT,
+               "%s: not a %s document (format is %.40s)", path, format, found ? found : "missing");
+    const json_t *version = json_object_get(root, "version");
+    ZP_FAIL_IF(!json_is_integer(version) || json_integer_value(version) != 1, err, ZP_BAD_INPUT,
+               "%s: version of the %s document must be 1%s", path, format,
+               json_is_integer(version) ? ": it was written by a newer zerope" : "");
+    return ZP_OK;
+}
+
 static zp_status load(const char *path, const char *format, json_t **root, zp_err *err)
 {
     struct buffer b = buffer_with_max(MEM_EVAP, (size_t)1 << 30);
@@ -119,12 +131,11 @@ static zp_status load(const char *path, const char *format, json_t **root, zp_er
         status = json_tree_read((const char *)b.data, b.size, path, ZP_BAD_INPUT, root, err);
     buffer_free(&b);
     ZP_TRY(status);
-    const char *found = json_string_value(json_object_get(*root, "format"));
-    if (found && strcmp(found, format) == 0) return ZP_OK;
+    status = check_head(*root, path, format, err);
+    if (status == ZP_OK) return ZP_OK;
     json_decref(*root);
     *root = NULL;
-    ZP_FAIL(err, ZP_BAD_INPUT, "%s: not a %s document (format is %.40s)", path, format,
-            found ? found : "missing");
+    return status;
 }
 
 static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_paths *paths,
@@ -234,6 +245,38 @@ static zp_status read_unit(struct unit *u, const json_t *item, const struct gate
     return ZP_OK;
 }
 
+/* What the document says is closed must be what its order closes: one of them was edited. */
+static zp_status check_closed(const struct gateset *told, const struct gateset *does, zp_err *err)
+{
+    uint32_t n_kv = does->n_kv, n_pair = does->n_pair;
+    for (uint32_t h = 0; h < does->n_layer * n_kv; h++) {
+        ZP_FAIL_IF(told->window[h] != does->window[h], err, ZP_BAD_INPUT,
+                   "local_heads contradicts order and used at layer %u, KV head %u", h / n_kv,
+                   h % n_kv);
+        for (uint32_t i = 0; i < n_pair; i++)
+            ZP_FAIL_IF(told->open[h * n_pair + i] != does->open[h * n_pair + i], err, ZP_BAD_INPUT,
+                       "closed_gates contradicts order and used at gate [%u, %u, %u]", h / n_kv,
+                       h % n_kv, i);
+    }
+    return ZP_OK;
+}
+
+static zp_status read_closed(struct plan *p, const json_t *j, const struct zp_model *m, zp_err *err)
+{
+    struct gateset told;
+    const json_t *closed = json_object_get(j, "closed_gates"),
+                 *local = json_object_get(j, "local_heads");
+    ZP_FAIL_IF(!json_is_array(closed) || !json_is_array(local), err, ZP_BAD_INPUT,
+               "fields closed_gates and local_heads must be lists");
+    ZP_TRY(gateset_open(&told, &m->position, err));
+    zp_status status = gateset_from_json(&told, closed, local, err);
+    gateset_free(&p->set);
+    if (status == ZP_OK) status = plan_set(p, &m->position, p->n_used, &p->set, err);
+    if (status == ZP_OK) status = check_closed(&told, &p->set, err);
+    gateset_free(&told);
+    return status;
+}
+
 static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_model *m, zp_err *err)
 {
     const char *sha;
@@ -249,6 +292,7 @@ static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_mode
     p->kl_mean = json_number_value(json_object_get(j, "kl_mean"));
     p->model_sha256 = arena_strndup(&p->arena, sha, strlen(sha));
     const json_t *order = json_object_get(j, "order");
+    ZP_FAIL_IF(!json_is_array(order), err, ZP_BAD_INPUT, "field order must be a list");
     p->n_units = json_array_size(order);
     p->units = arena_array(&p->arena, p->n_units + 1, sizeof *p->units);
     ZP_FAIL_IF(!p->units || !p->model_sha256, err, ZP_NO_MEMORY, "not enough memory for the plan");
@@ -257,7 +301,7 @@ static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_mode
         ZP_TRY(read_unit(&p->units[i], json_array_get(order, i), &p->set, i, err));
     ZP_TRY(read_count(j, "used", (uint32_t)p->n_units, &used, err));
     p->n_used = used;
-    return ZP_OK;
+    return read_closed(p, j, m, err);
 }
 
 zp_status evapfile_read_budget(const char *path, double *budget_kl, zp_err *err)

@@ -14,6 +14,8 @@
 #include "evap/apply.h"
 #include "evap/check.h"
 #include "evap/evapfile.h"
+#include "model/json_write.h"
+#include "model/outputs.h"
 
 static const double first_share = 0.85; /* of the budget aimed at on planning windows */
 
@@ -34,7 +36,7 @@ static struct calib_options bench_options(const char *model, const char *text,
 
 static zp_scan_options scan_options(const zp_scan_options *o)
 {
-    zp_scan_options out = *o;
+    zp_scan_options out = o ? *o : (zp_scan_options){ 0 };
     if (out.n_windows_kl == 0) out.n_windows_kl = 2;
     if (out.seed == 0) out.seed = 1;
     return out;
@@ -43,6 +45,7 @@ static zp_scan_options scan_options(const zp_scan_options *o)
 zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options *options,
                       const char *out, zp_err *err)
 {
+    ZP_TRY(outputs_check(&out, 1, (const char *const[]){ model, text }, 2, err));
     zp_scan_options o = scan_options(options);
     struct calib_options co = bench_options(model, text, &o);
     struct calib c;
@@ -76,12 +79,24 @@ static zp_status plan_on(struct calib *c, const struct scan *s, const zp_plan_op
     return status;
 }
 
-zp_status zp_plan_run(const char *scan, const zp_plan_options *o, const char *out, zp_err *err)
+/* NaN compares false with everything. */
+static zp_status check_budget(double kl, zp_err *err)
 {
+    ZP_FAIL_IF(!(kl > 0.0) || isinf(kl), err, ZP_USAGE,
+               "a finite KL budget above 0 is needed (--budget-kl); found %g", kl);
+    return ZP_OK;
+}
+
+zp_status zp_plan_run(const char *scan, const zp_plan_options *options, const char *out,
+                      zp_err *err)
+{
+    static const zp_plan_options none = { 0 };
+    const zp_plan_options *o = options ? options : &none;
     struct scan s;
     struct calib c;
     json_t *root;
     struct evapfile_paths paths;
+    ZP_TRY(check_budget(o->budget_kl, err));
     ZP_TRY(evapfile_read_scan(&s, scan, &root, &paths, err));
     if (o->model) paths.model = o->model;
     if (o->text) paths.text = o->text;
@@ -90,7 +105,9 @@ zp_status zp_plan_run(const char *scan, const zp_plan_options *o, const char *ou
                            .n_threads = o->n_threads,
                            .progress = o->progress };
     struct calib_options co = bench_options(paths.model, paths.text, &so);
-    zp_status status = calib_open(&c, &co, err);
+    zp_status status =
+        outputs_check(&out, 1, (const char *const[]){ scan, paths.model, paths.text }, 3, err);
+    if (status == ZP_OK) status = calib_open(&c, &co, err);
     if (status == ZP_OK) {
         status = plan_on(&c, &s, o, paths, out, err);
         calib_close(&c);
@@ -115,7 +132,6 @@ struct job {
     bool has_scan, has_plan;
     double seconds_scan, seconds_plan, seconds_check;
     uint32_t n_checks;
-    char trial[1200];
 };
 
 static zp_status get_scan(struct job *j, zp_err *err)
@@ -186,9 +202,12 @@ static zp_status try_once(struct job *j, zp_err *err)
 {
     double begin = os_now();
     struct apply_info info = { .n_ctx_validated = 0 };
-    ZP_TRY(apply_write(j->c.model, &j->p.set, j->fold, &info, j->trial, err));
-    zp_status status = check_file(&j->check, j->trial, &j->result, err);
-    remove(j->trial);
+    char *trial;
+    ZP_TRY(os_reserve_beside(j->out, &trial, err));
+    zp_status status = apply_write(j->c.model, &j->p.set, j->fold, &info, trial, err);
+    if (status == ZP_OK) status = check_file(&j->check, trial, &j->result, err);
+    remove(trial);
+    mem_free(trial);
     j->n_checks++;
     j->seconds_check += os_now() - begin;
     return status;
@@ -337,8 +356,10 @@ static zp_status write_final(struct job *j, zp_err *err)
 static zp_status run(struct job *j, char **json, zp_err *err)
 {
     const zp_evaporate_options *o = j->o;
-    ZP_FAIL_IF(!o->close_all && !(o->plan.budget_kl > 0.0), err, ZP_USAGE,
-               "a KL budget above 0 is needed (--budget-kl)");
+    if (!o->close_all) ZP_TRY(check_budget(o->plan.budget_kl, err));
+    const char *outputs[] = { j->out, o->scan_out, o->plan_out };
+    const char *inputs[] = { j->model, j->text, o->scan_in, o->plan_in };
+    ZP_TRY(outputs_check(outputs, ZP_COUNT(outputs), inputs, ZP_COUNT(inputs), err));
     struct calib_options co = bench_options(j->model, j->text, &j->scan_options);
     ZP_TRY(calib_open(&j->c, &co, err));
     if (!o->plan.no_fold && fold_is_possible(&j->c)) {
@@ -358,6 +379,10 @@ static zp_status run(struct job *j, char **json, zp_err *err)
 zp_status zp_evaporate_run(const char *model, const char *text, const zp_evaporate_options *options,
                            const char *out, char **json, zp_err *err)
 {
+    static const zp_evaporate_options none = { 0 };
+    char *unwanted = NULL;
+    if (!json) json = &unwanted;
+    if (!options) options = &none;
     *json = NULL;
     struct job *j = mem_zalloc(MEM_EVAP, sizeof *j);
     ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory");
@@ -365,12 +390,8 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     j->model = model, j->text = text, j->out = out, j->o = &own;
     j->scan_options = scan_options(&options->scan);
     j->scan_options.local_window = options->plan.local_window;
-    int n = snprintf(j->trial, sizeof j->trial, "%s.trial", out);
     zp_status status = ZP_OK;
-    if (n <= 0 || (size_t)n >= sizeof j->trial)
-        status =
-            status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__, "the output path is too long");
-    if (status == ZP_OK && own.plan_in && !own.close_all && own.plan.budget_kl == 0.0)
+    if (own.plan_in && !own.close_all && own.plan.budget_kl == 0.0)
         status = evapfile_read_budget(own.plan_in, &own.plan.budget_kl, err);
     if (status == ZP_OK) status = run(j, json, err);
     if (j->has_plan) plan_free(&j->p);
@@ -379,8 +400,10 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     fold_free(&j->fold_memory);
     if (j->c.model) calib_close(&j->c);
     mem_free(j);
-    if (status == ZP_OK) return ZP_OK;
-    mem_free(*json);
-    *json = NULL;
+    if (status != ZP_OK) {
+        mem_free(*json);
+        *json = NULL;
+    }
+    mem_free(unwanted);
     return status;
 }

@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "kern/quant.h"
 #include "model/hftokenizer.h"
+#include "model/outputs.h"
 
 static const float closed_divisor = 1e30f;
 
@@ -183,6 +184,52 @@ static zp_status add_tokenizer(struct export_job *j, zp_err *err)
     return ZP_OK;
 }
 
+/* Length of the shortest part of the path that is not there yet, 0 when all of it is. */
+static size_t first_missing(const char *path)
+{
+    char part[4096];
+    size_t size = strlen(path);
+    for (size_t i = 1; i <= size && size < sizeof part; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (!os_exists(part)) return i;
+    }
+    return 0;
+}
+
+/* Files of another model would become part of this one. */
+static zp_status check_folder(const char *path, zp_err *err)
+{
+    char name[256];
+    if (!os_is_folder(path)) return ZP_OK;
+    ZP_TRY(os_find_entry(path, hf_is_model_file, name, sizeof name, err));
+    ZP_FAIL_IF(name[0], err, ZP_USAGE,
+               "%s: holds %s already, which would mix with the export; name a new or an empty "
+               "folder", path, name);
+    return ZP_OK;
+}
+
+/* What a failed export has left: its files, since there were none of these names, and the folders
+ * it made, from the innermost to that of the first `made` bytes. */
+static void clean_folder(const char *path, size_t made)
+{
+    char part[4096 + 256], name[256];
+    size_t size = strlen(path);
+    if (size >= 4096 || !os_is_folder(path)) return;
+    while (os_find_entry(path, hf_is_model_file, name, sizeof name, NULL) == ZP_OK && name[0]) {
+        snprintf(part, sizeof part, "%s/%s", path, name);
+        if (remove(part) != 0) break;
+    }
+    memcpy(part, path, size + 1);
+    while (made && size >= made && remove(part) == 0) {
+        while (size > made && part[size - 1] == '/') size--;
+        while (size > 0 && part[size - 1] != '/') size--;
+        while (size > 1 && part[size - 1] == '/') size--;
+        part[size] = '\0';
+    }
+}
+
 static zp_status write_folder(struct export_job *j, zp_err *err)
 {
     /* other keys of GGUF are no files of a folder */
@@ -280,14 +327,18 @@ zp_status zp_export_run(const char *model, const char *to, const char *out,
                         const zp_progress *progress, char **json, zp_err *err)
 {
     struct export_job *j;
-    *json = NULL;
+    if (json) *json = NULL;
     bool known = strcmp(to, "stock-gguf") == 0 || strcmp(to, "hf") == 0 || strcmp(to, "gguf") == 0;
     ZP_FAIL_IF(!known, err, ZP_USAGE, "export to '%.40s'; known: hf, stock-gguf, gguf", to);
-    ZP_FAIL_IF(strcmp(model, out) == 0, err, ZP_USAGE,
-               "%s is the model itself; give the export another name", out);
+    ZP_TRY(outputs_check(&out, 1, &model, 1, err));
     ZP_ALLOC(j, MEM_EVAP, 1, err, "an export");
     *j = (struct export_job){ .model = model, .to = to, .out = out, .rows.progress = progress };
-    zp_status status = run(j, json, err);
+    bool folder = strcmp(to, "hf") == 0;
+    size_t made = folder ? first_missing(out) : 0;
+    zp_status status = folder ? check_folder(out, err) : ZP_OK;
+    bool ran = status == ZP_OK;
+    if (ran) status = run(j, json, err);
+    if (ran && folder && status != ZP_OK) clean_folder(out, made);
     if (status != ZP_OK) {
         mem_free(*json);
         *json = NULL;

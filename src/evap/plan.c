@@ -63,8 +63,8 @@ static void use_unit(const struct plan *p, struct gateset *g, const struct unit 
     }
 }
 
-static zp_status set_of(const struct plan *p, const struct position *position, size_t n,
-                        struct gateset *g, zp_err *err)
+zp_status plan_set(const struct plan *p, const struct position *position, size_t n,
+                   struct gateset *g, zp_err *err)
 {
     ZP_TRY(gateset_open(g, position, err));
     for (size_t i = 0; i < n; i++) use_unit(p, g, &p->units[i]);
@@ -162,7 +162,7 @@ zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t
 zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err)
 {
     struct gateset g;
-    ZP_TRY(set_of(p, &c->model->position, n, &g, err));
+    ZP_TRY(plan_set(p, &c->model->position, n, &g, err));
     gateset_free(&p->set);
     p->set = g;
     p->n_used = n;

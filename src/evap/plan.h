@@ -30,6 +30,9 @@ zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const
                     struct fold *fold, double target, zp_err *err);
 /* Closes the first n units; re-fits the fold. */
 zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err);
+/* What the first n units of the order close in a model. */
+zp_status plan_set(const struct plan *p, const struct position *position, size_t n,
+                   struct gateset *out, zp_err *err);
 void plan_free(struct plan *p);
 /* Longest prefix between lo and hi units with KL <= target, to a grain; lo is assumed to fit. */
 zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi,

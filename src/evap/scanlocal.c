@@ -10,7 +10,8 @@
  * L1 inputs of every layer are the original's, whatever the set: errors do not compound across
  *    layers here.
  * L2 the norm after W_o is taken through its Gram matrix G = W_o^T W_o of each head: |W_o x|^2 =
- *    x^T G x. */
+ *    x^T G x.
+ * L3 sums are kept by query and added in their order: the number of threads changes no bit. */
 #include "evap/scanlocal.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ struct room {             /* of one worker */
     float *delta, *image; /* (rows, d): o' - o and G (o' - o) */
     uint32_t *lo, *hi;
     float *cs_all, *cs_room, *rotated;
-    double *gate, *head; /* (n_kv, n_pair), (n_kv, 4): sums over its queries */
+    double *gate, *head; /* (n_kv, n_pair), (n_kv, 4): the sums of the query in work */
 };
 
 struct scanlocal {
@@ -36,6 +37,7 @@ struct scanlocal {
     struct kern_mat *gram;         /* (n_layer, n_head) */
     float *gram_memory;
     struct room *rooms;
+    double *gate, *head; /* (n_queries, n_kv, n_pair), (n_queries, n_kv, 4) */
     struct arena arena;
     /* the window and layer in work */
     const struct gateset *set;
@@ -92,9 +94,7 @@ static zp_status take_room(struct scanlocal *s, struct room *r, zp_err *err)
     ZP_TRY(take(s, &r->hi, rows, sizeof(uint32_t), err));
     ZP_TRY(take(s, &r->cs_all, 2 * pairs, sizeof(float), err));
     ZP_TRY(take(s, &r->cs_room, 2 * pairs, sizeof(float), err));
-    ZP_TRY(take(s, &r->rotated, d, sizeof(float), err));
-    ZP_TRY(take(s, &r->gate, h->n_kv * pairs, sizeof(double), err));
-    return take(s, &r->head, h->n_kv * 4, sizeof(double), err);
+    return take(s, &r->rotated, d, sizeof(float), err);
 }
 
 /* G of every head from the rows of W_o; sums in float are fine: G only weighs errors. */
@@ -166,6 +166,9 @@ static zp_status fill(struct scanlocal *s, zp_err *err)
     ZP_TRY(take(s, &s->k, n * h->n_kv * h->d_head, sizeof(float), err));
     ZP_TRY(take(s, &s->v, n * h->n_kv * h->d_head, sizeof(float), err));
     ZP_TRY(place_tiles(s, err));
+    size_t sums = (size_t)s->n_queries * h->n_kv;
+    ZP_TRY(take(s, &s->gate, sums * s->c->model->position.n_pair, sizeof(double), err));
+    ZP_TRY(take(s, &s->head, sums * 4, sizeof(double), err));
     uint32_t threads = pool_threads(s->c->engine->pool);
     ZP_TRY(take(s, &s->rooms, threads, sizeof *s->rooms, err));
     for (uint32_t i = 0; i < threads; i++) ZP_TRY(take_room(s, &s->rooms[i], err));
@@ -337,7 +340,9 @@ static void queries_worker(void *arg, uint32_t thread, uint32_t n_threads)
     const struct hparams *h = &s->c->model->h;
     struct room *r = &s->rooms[thread];
     uint32_t group = h->n_head / h->n_kv;
-    for (uint32_t i = thread; i < s->n_queries; i += n_threads)
+    for (uint32_t i = thread; i < s->n_queries; i += n_threads) {
+        r->gate = s->gate + (size_t)i * h->n_kv * s->c->model->position.n_pair;
+        r->head = s->head + (size_t)i * h->n_kv * 4;
         for (uint32_t kv = 0; kv < h->n_kv; kv++) {
             uint32_t at = query_position(s, i), n = 0, each = 0;
             for (uint32_t g = 0; g < group; g++)
@@ -346,6 +351,7 @@ static void queries_worker(void *arg, uint32_t thread, uint32_t n_threads)
             for (uint32_t g = 0; g < group; g++)
                 head_errors(s, kv, kv * group + g, r, g * each, each);
         }
+    }
 }
 
 /* ---- windows and layers ---------------------------------------------------------------------- */
@@ -369,23 +375,30 @@ static zp_status run_layer(struct scanlocal *s, const struct window *w, uint32_t
                         s->x[(layer + 1) % 2], &hooks, err);
 }
 
+/* Sum over the queries of one entry of theirs; they are `stride` apart (L3). */
+static float sum_of(const struct scanlocal *s, const double *first, size_t stride)
+{
+    double sum = 0.0;
+    for (uint32_t i = 0; i < s->n_queries; i++) sum += first[i * stride];
+    return (float)sum;
+}
+
 static void add_sums(struct scanlocal *s, struct local_errors *out)
 {
     const struct position *p = &s->c->model->position;
-    for (uint32_t t = 0; t < pool_threads(s->c->engine->pool); t++) {
-        struct room *r = &s->rooms[t];
-        for (uint32_t kv = 0; kv < p->n_kv; kv++) {
-            size_t head = (size_t)s->layer * p->n_kv + kv;
-            out->output[s->layer] += (float)r->head[kv * 4 + ROW_ORIGINAL];
-            out->now[head] += (float)r->head[kv * 4 + ROW_NOW];
-            out->all[head] += (float)r->head[kv * 4 + ROW_ALL];
-            out->local[head] += (float)r->head[kv * 4 + ROW_LOCAL];
-            for (uint32_t i = 0; i < p->n_pair; i++)
-                out->gate[head * p->n_pair + i] += (float)r->gate[kv * p->n_pair + i];
-        }
-        memset(r->gate, 0, p->n_kv * p->n_pair * sizeof *r->gate);
-        memset(r->head, 0, p->n_kv * 4 * sizeof *r->head);
+    size_t heads = p->n_kv * 4, gates = (size_t)p->n_kv * p->n_pair;
+    for (uint32_t kv = 0; kv < p->n_kv; kv++) {
+        size_t head = (size_t)s->layer * p->n_kv + kv;
+        const double *of_head = s->head + kv * 4, *of_gate = s->gate + kv * p->n_pair;
+        out->output[s->layer] += sum_of(s, of_head + ROW_ORIGINAL, heads);
+        out->now[head] += sum_of(s, of_head + ROW_NOW, heads);
+        out->all[head] += sum_of(s, of_head + ROW_ALL, heads);
+        out->local[head] += sum_of(s, of_head + ROW_LOCAL, heads);
+        for (uint32_t i = 0; i < p->n_pair; i++)
+            out->gate[head * p->n_pair + i] += sum_of(s, of_gate + i, gates);
     }
+    memset(s->gate, 0, s->n_queries * gates * sizeof *s->gate);
+    memset(s->head, 0, s->n_queries * heads * sizeof *s->head);
 }
 
 static bool layer_rotates(const struct position *p, uint32_t layer)

@@ -381,7 +381,7 @@ static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_
     snprintf(name, sizeof name, "%s accuracy at %u, points below original",
              retrieval_kind_name(kind), v->n_ctx);
     if (v->n_ctx < RETRIEVAL_LEAST) {
-        add_check(v, name, json_null(), json_real(2.0), "n/a", "prompts need 256 tokens");
+        add_check(v, name, json_null(), json_tree_real(2.0), "n/a", "prompts need 256 tokens");
         return ZP_OK;
     }
     ZP_TRY(retrieval_make(&r, &v->docs, v->model, DOCS_HELD, kind, RETRIEVAL_TEST, v->n_ctx, n, 7,
@@ -401,7 +401,7 @@ static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_
     add_check(
         v, name,
         json_pack("{sf sf sf si}", "original", a, "file", b, "drop", a - b, "prompts", (int)n),
-        json_real(2.0), state, how);
+        json_tree_real(2.0), state, how);
     return ZP_OK;
 }
 
@@ -509,7 +509,10 @@ static zp_status finish(struct verify *v, char **json, zp_err *err)
 zp_status zp_verify_run(const char *model, const char *base, const char *text,
                         const zp_verify_options *options, char **json, zp_err *err)
 {
-    struct verify v = { .path = model, .base_path = base, .text = text, .o = *options };
+    struct verify v = { .path = model, .base_path = base, .text = text };
+    char *unwanted = NULL;
+    if (options) v.o = *options;
+    if (!json) json = &unwanted;
     *json = NULL;
     v.checks = json_array();
     v.root = json_pack("{ss so so so}", "format", "zerope-verify", "model", json_tree_text(model),
@@ -523,5 +526,6 @@ zp_status zp_verify_run(const char *model, const char *base, const char *text,
     docs_close(&v.docs);
     zp_model_close(v.base);
     zp_model_close(v.model);
+    mem_free(unwanted);
     return status;
 }

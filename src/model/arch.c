@@ -115,22 +115,34 @@ static zp_status check_counts(struct hparams *h, const struct gguf *g, zp_err *e
     return ZP_OK;
 }
 
+/* A number that stands in the file must be in lo..hi, which leaves no room for NaN, infinities and
+ * numbers that make every result 0 or infinite. *out holds the value for files without the key. */
+static zp_status read_between(const struct gguf *g, const char *key, float lo, float hi, float *out,
+                              zp_err *err)
+{
+    ZP_TRY(gguf_get_f32_or(g, key, *out, out, err));
+    bool found = gguf_find_key(g, key) != NULL;
+    ZP_FAIL_IF(found && !(*out >= lo && *out <= hi), err, ZP_BAD_FILE,
+               "%s: %s is %g; expected %g to %g", g->path, key + 2, (double)*out, (double)lo,
+               (double)hi); /* without "%." */
+    return ZP_OK;
+}
+
 static zp_status read_multipliers(struct hparams *h, const struct gguf *g, zp_err *err)
 {
+    static const float least = 1e-6f, most = 1e6f;
     h->attn_scale = 1.0f / sqrtf((float)h->d_head);
     h->embed_scale = h->arch->embed_sqrt ? sqrtf((float)h->d_model) : 1.0f;
     h->residual_scale = 1.0f;
     h->logit_scale = 1.0f;
-    float given;
-    ZP_TRY(gguf_get_f32_or(g, "%.attention.scale", 0.0f, &given, err));
-    if (given != 0.0f) h->attn_scale = given;
+    ZP_TRY(read_between(g, "%.attention.scale", least, most, &h->attn_scale, err));
     if (!h->arch->multipliers) return ZP_OK;
-    ZP_TRY(gguf_get_f32_or(g, "%.embedding_scale", 0.0f, &given, err));
-    if (given != 0.0f) h->embed_scale = given;
-    ZP_TRY(gguf_get_f32_or(g, "%.residual_scale", 0.0f, &given, err));
-    if (given != 0.0f) h->residual_scale = given;
-    ZP_TRY(gguf_get_f32(g, "%.logit_scale", &given, err));
-    if (given != 0.0f) h->logit_scale = 1.0f / given;
+    float divisor;
+    ZP_TRY(read_between(g, "%.embedding_scale", least, most, &h->embed_scale, err));
+    ZP_TRY(read_between(g, "%.residual_scale", least, most, &h->residual_scale, err));
+    ZP_TRY(gguf_get_f32(g, "%.logit_scale", &divisor, err));
+    ZP_TRY(read_between(g, "%.logit_scale", least, most, &divisor, err));
+    h->logit_scale = 1.0f / divisor;
     return ZP_OK;
 }
 
@@ -185,19 +197,25 @@ static zp_status read_scaling(struct hparams *h, const struct gguf *g, zp_err *e
     ZP_FAIL_IF(type.data && !yarn && !none && !dynamic && !gguf_str_is(type, "linear"), err,
                ZP_UNSUPPORTED, "%s: rope scaling type '%.*s'; known: none, linear, yarn, dynamic",
                g->path, (int)(type.size < 40 ? type.size : 40), type.data);
-    ZP_FAIL_IF(!(h->scaling_factor >= 0.0f), err, ZP_BAD_FILE,
-               "%s: rope.scaling.factor is %g; expected >= 0", g->path, (double)h->scaling_factor);
+    bool usable = h->scaling_factor == 0.0f || /* 1e30: an export that closes all pairs */
+                  (h->scaling_factor >= 1e-3f && h->scaling_factor <= 2e30f);
+    ZP_FAIL_IF(!usable, err, ZP_BAD_FILE,
+               "%s: rope.scaling.factor is %g; expected 0.001 to 1e30, or 0 for none", g->path,
+               (double)h->scaling_factor);
     if (h->scaling_factor == 0.0f || none) h->scaling_factor = 1.0f;
     h->scaling = yarn                        ? ARCH_SCALING_YARN
                  : h->scaling_factor == 1.0f ? ARCH_SCALING_NONE
                  : dynamic                   ? ARCH_SCALING_DYNAMIC
                                              : ARCH_SCALING_LINEAR;
-    ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.original_context_length", (float)h->n_ctx_train,
-                           &h->orig_ctx, err));
-    ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.attn_factor", 1.0f, &h->yarn_attn_factor, err));
-    ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.yarn_beta_fast", 32.0f, &h->yarn_beta_fast, err));
-    ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.yarn_beta_slow", 1.0f, &h->yarn_beta_slow, err));
-    ZP_TRY(gguf_get_f32_or(g, "%.rope.scaling.yarn_ext_factor", 1.0f, &h->yarn_ext_factor, err));
+    h->orig_ctx = (float)h->n_ctx_train;
+    h->yarn_attn_factor = 1.0f, h->yarn_ext_factor = 1.0f;
+    h->yarn_beta_fast = 32.0f, h->yarn_beta_slow = 1.0f;
+    ZP_TRY(read_between(g, "%.rope.scaling.original_context_length", 0.0f, 1e10f, &h->orig_ctx,
+                        err));
+    ZP_TRY(read_between(g, "%.rope.scaling.attn_factor", 0.0f, 1e6f, &h->yarn_attn_factor, err));
+    ZP_TRY(read_between(g, "%.rope.scaling.yarn_beta_fast", 0.0f, 1e6f, &h->yarn_beta_fast, err));
+    ZP_TRY(read_between(g, "%.rope.scaling.yarn_beta_slow", 0.0f, 1e6f, &h->yarn_beta_slow, err));
+    ZP_TRY(read_between(g, "%.rope.scaling.yarn_ext_factor", 0.0f, 1e6f, &h->yarn_ext_factor, err));
     ZP_FAIL_IF((yarn || dynamic) && !(h->orig_ctx >= 1.0f), err, ZP_BAD_FILE,
                "%s: rope.scaling.original_context_length is %g; expected >= 1", g->path,
                (double)h->orig_ctx);
@@ -210,6 +228,7 @@ static zp_status read_scaling(struct hparams *h, const struct gguf *g, zp_err *e
 
 static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
 {
+    static const float most_base = 1e20f;
     ZP_TRY(read_rope_layers(h, g, err));
     bool any = false;
     for (uint32_t i = 0; i < h->n_layer; i++) any = any || h->rope[i];
@@ -220,9 +239,11 @@ static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
     ZP_TRY(gguf_get_f32_or(g, "%.rope.local.freq_base", swa, &swa,
                            err)); /* another converter's name */
     ZP_TRY(gguf_get_f32_or(g, "%.rope.freq_base_swa", swa, &h->rope_base_swa, err));
-    ZP_FAIL_IF(any && !(h->rope_base > 0.0f && h->rope_base_swa > 0.0f), err, ZP_BAD_FILE,
-               "%s: rope base %g / %g; expected > 0", g->path, (double)h->rope_base,
-               (double)h->rope_base_swa);
+    bool usable = h->rope_base > 0.0f && h->rope_base <= most_base && h->rope_base_swa > 0.0f &&
+                  h->rope_base_swa <= most_base;
+    ZP_FAIL_IF(any && !usable, err, ZP_BAD_FILE,
+               "%s: rope.freq_base is %g, freq_base_swa %g; expected numbers above 0, at most "
+               "%g", g->path, (double)h->rope_base, (double)h->rope_base_swa, (double)most_base);
     ZP_TRY(read_scaling(h, g, err));
     h->rope_freqs = gguf_find_tensor(g, "rope_freqs.weight");
     ZP_FAIL_IF(h->rope_freqs && (h->rope_freqs->n_dims != 1 || h->rope_freqs->type != 0 ||

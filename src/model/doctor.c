@@ -155,7 +155,7 @@ static zp_status write_all(struct json_build *w, uint32_t n_threads, bool quick,
 zp_status zp_doctor_json(char **json, uint32_t n_threads, bool quick, zp_err *err)
 {
     struct json_build w;
-    *json = NULL;
+    if (json) *json = NULL;
     if (n_threads == 0) n_threads = os_cpu_count();
     ZP_FAIL_IF(n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", n_threads);
     json_build_open(&w, err);

@@ -12,19 +12,34 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Names outside their enumeration, as a caller in another language may hand them over. */
+static zp_status check_names(const zp_engine_options *o, zp_err *err)
+{
+    int kv = (int)o->kv_type, level = (int)o->level;
+    ZP_FAIL_IF(kv < 0 || kv > ZP_KV_BF16, err, ZP_USAGE, "KV type %d is unknown", kv);
+    ZP_FAIL_IF(level < 0 || level > ZP_LEVEL_AVX512, err, ZP_USAGE, "kernel level %d is unknown",
+               level);
+    ZP_FAIL_IF(o->exact && o->kv_type == ZP_KV_BF16, err, ZP_USAGE,
+               "the exact path keeps keys and values in f32: leave KV type bf16 out");
+    return ZP_OK;
+}
+
 static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err *err)
 {
+    ZP_TRY(check_names(o, err));
     uint32_t own = m->position.n_ctx_validated ? m->position.n_ctx_validated : m->h.n_ctx_train;
     if (o->n_ctx == 0) o->n_ctx = own < 4096 ? own : 4096;
     ZP_FAIL_IF(o->n_ctx > 1u << 24, err, ZP_BAD_INPUT, "context of %u positions; at most %u",
                o->n_ctx, 1u << 24);
     if (o->n_seq == 0) o->n_seq = 1;
+    ZP_FAIL_IF(o->n_seq > 65536, err, ZP_BAD_INPUT, "%u sequences; at most 65536", o->n_seq);
     if (o->n_threads == 0) o->n_threads = os_cpu_count();
     ZP_FAIL_IF(o->n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", o->n_threads);
     if (o->micro_batch == 0) o->micro_batch = 512;
     ZP_FAIL_IF(o->micro_batch > 65536, err, ZP_BAD_INPUT, "micro-batch of %u tokens; at most 65536",
                o->micro_batch);
-    if (o->micro_batch > o->n_ctx * o->n_seq) o->micro_batch = o->n_ctx * o->n_seq;
+    uint64_t most = (uint64_t)o->n_ctx * o->n_seq;
+    if (o->micro_batch > most) o->micro_batch = (uint32_t)most;
     if (o->kv_type == ZP_KV_DEFAULT) o->kv_type = o->exact ? ZP_KV_F32 : ZP_KV_BF16;
     if (o->kv_bytes == 0)
         o->kv_bytes = (uint64_t)kvcache_pages_needed(&m->position, o->n_ctx, o->micro_batch) *
@@ -169,6 +184,8 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
 static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode *mode, zp_err *err)
 {
     const struct position *p = &e->model->position;
+    ZP_FAIL_IF((int)asked < 0 || (int)asked > ZP_MODE_AUTO, err, ZP_USAGE,
+               "position mode %d is unknown", (int)asked);
     *mode = asked == ZP_MODE_FULL ? p->mode_default : asked;
     if (*mode == ZP_MODE_AUTO) {
         bool longer = p->auto_threshold != 0 && e->options.n_ctx > p->auto_threshold;
@@ -246,6 +263,10 @@ static zp_status check_item(const struct zp_engine *e, const struct engine_job *
 {
     const zp_item *item = &job->items[i];
     uint32_t n_ctx = e->options.n_ctx, n_vocab = e->model->h.n_vocab;
+    ZP_FAIL_IF(!item->seq, err, ZP_USAGE, "item %zu: the sequence is missing", i);
+    ZP_FAIL_IF(!item->ids && item->n, err, ZP_USAGE, "item %zu: the ids are missing", i);
+    ZP_FAIL_IF((int)item->want < 0 || (int)item->want > ZP_WANT_ALL, err, ZP_USAGE,
+               "item %zu: wanted logits %d are unknown", i, (int)item->want);
     ZP_FAIL_IF(item->seq->engine != e, err, ZP_USAGE,
                "item %zu: the sequence belongs to another engine", i);
     ZP_FAIL_IF(item->n > n_ctx - item->seq->kv.length, err, ZP_BAD_INPUT,
@@ -265,13 +286,15 @@ static zp_status check_item(const struct zp_engine *e, const struct engine_job *
 static zp_status check_job(const struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
     size_t rows = 0, pages = 0;
+    ZP_FAIL_IF(!job->items && job->n_items, err, ZP_USAGE, "the list of items is missing");
     for (size_t i = 0; i < job->n_items; i++) {
         ZP_TRY(check_item(e, job, i, err));
         rows += item_rows(&job->items[i]);
         pages += kv_table_pages_wanted(&job->items[i].seq->kv, &e->kv, (uint32_t)job->items[i].n);
     }
-    ZP_FAIL_IF(job->logits && rows > job->rows_room, err, ZP_USAGE,
-               "%zu logit rows wanted, room for %zu", rows, job->rows_room);
+    ZP_FAIL_IF(rows > (job->logits ? job->rows_room : 0), err, ZP_USAGE,
+               "%zu logit rows wanted, room for %zu%s", rows, job->rows_room,
+               job->logits ? "" : " at NULL");
     ZP_FAIL_IF(pages > e->kv.n_free, err, ZP_NO_MEMORY,
                "the KV budget of %zu pages is used up: %zu more needed, %zu free; raise the KV "
                "budget, lower the context "

@@ -527,12 +527,31 @@ static bool names_a_part(const char *path, size_t *stem, uint32_t *count)
            number <= *count;
 }
 
+bool gguf_is_part_of(const char *path, const char *model)
+{
+    size_t stem, size = strlen(model) + 1;
+    uint32_t count;
+    if (!names_a_part(model, &stem, &count)) return false;
+    char *part = mem_alloc(MEM_META, size);
+    bool same = false;
+    for (uint32_t i = 1; part != NULL && i <= count && !same; i++) {
+        snprintf(part, size, "%.*s%05u-of-%05u.gguf", (int)stem, model, i, count);
+        same = os_same_file(path, part);
+    }
+    mem_free(part);
+    return same;
+}
+
 static zp_status fill(struct gguf *g, const char *path, zp_err *err)
 {
     size_t stem;
     uint32_t count;
     g->path = mem_strdup(MEM_META, path);
     ZP_FAIL_IF(g->path == NULL, err, ZP_NO_MEMORY, "not enough memory for a path");
+    uint32_t number;
+    bool named = split_name_parse(path, &stem, &number, &count);
+    ZP_FAIL_IF(named && (number < 1 || number > count), err, ZP_BAD_FILE,
+               "%s: named like part %u of %u, which there cannot be", path, number, count);
     if (names_a_part(path, &stem, &count))
         ZP_TRY(open_parts(g, stem, count, err));
     else

@@ -94,7 +94,7 @@ static zp_status put_text(struct gguf_edit *e, const char *folder, const char *n
     ZP_TRY(join_if_exists(e, folder, name, &path, err));
     if (path == NULL) return ZP_OK;
     struct buffer text = buffer_with_max(MEM_META, most);
-    zp_status status = os_read_file(path, &text, err);
+    zp_status status = os_read_regular(path, &text, err);
     if (status == ZP_OK)
         status = gguf_edit_set_strn(e, key, (const char *)text.data, text.size, err);
     buffer_free(&text);

@@ -235,6 +235,18 @@ static zp_status give_all(struct writing *w, zp_err *err)
 
 /* ---- files */
 
+bool hf_is_model_file(const char *name)
+{
+    static const char *const ends[] = { ".safetensors", ".json", ".jinja", ".model", ".gguf",
+                                        ".bin", ".pth", ".pt", "merges.txt", "vocab.txt" };
+    size_t size = strlen(name);
+    for (size_t i = 0; i < ZP_COUNT(ends); i++) {
+        size_t tail = strlen(ends[i]);
+        if (size >= tail && strcmp(name + size - tail, ends[i]) == 0) return true;
+    }
+    return false;
+}
+
 static zp_status join(struct writing *w, const char *folder, const char *name, char **out,
                       zp_err *err)
 {
@@ -254,7 +266,7 @@ static zp_status write_file(struct writing *w, const char *folder, const struct 
                file->name);
     ZP_TRY(join(w, folder, file->name, &path, err));
     if (file->copy_from == NULL) return os_write_file(path, file->data, file->size, err);
-    zp_status status = os_read_file(file->copy_from, &text, err);
+    zp_status status = os_read_regular(file->copy_from, &text, err);
     if (status == ZP_OK) status = os_write_file(path, text.data, text.size, err);
     buffer_free(&text);
     return status;

@@ -17,8 +17,8 @@ void json_build_open(struct json_build *w, zp_err *err)
 zp_status json_build_finish(struct json_build *w, char **out)
 {
     zp_status status = w->status;
-    *out = NULL;
-    if (status == ZP_OK) *out = (char *)w->out.data;
+    if (out != NULL) *out = NULL;
+    if (status == ZP_OK && out != NULL) *out = (char *)w->out.data;
     else buffer_free(&w->out);
     *w = (struct json_build){ .status = status };
     return status;

@@ -18,8 +18,8 @@ struct json_build {
 };
 
 void json_build_open(struct json_build *w, zp_err *err);
-/* *out: the document, NUL-terminated, released with mem_free; NULL on failure. The builder is gone
- * in both cases. */
+/* *out: the document, NUL-terminated, released with mem_free; NULL on failure. out may be NULL. The
+ * builder is gone in both cases. */
 zp_status json_build_finish(struct json_build *w, char **out);
 
 /* key: the member's name inside an object, NULL inside an array. */

@@ -25,7 +25,7 @@ zp_status json_read_file(const char *path, size_t max, json_t **out, zp_err *err
 {
     struct buffer text = buffer_with_max(MEM_META, max);
     *out = NULL;
-    zp_status status = os_read_file(path, &text, err);
+    zp_status status = os_read_regular(path, &text, err);
     if (status == ZP_OK)
         status = json_read_text((const char *)text.data, text.size, path, out, err);
     buffer_free(&text);

@@ -9,6 +9,7 @@
 #include "kern/quant.h"
 #include "model/gguf_write.h"
 #include "model/json_write.h"
+#include "model/outputs.h"
 
 #define EVIDENCE_KEY "zerope.evidence"
 
@@ -349,6 +350,7 @@ zp_status zp_quantize(const char *in, const char *out, const char *type,
                "type %s cannot be written; expected F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K "
                "Q5_K or Q6_K", type);
     o.type = t->type;
+    ZP_TRY(outputs_check(&out, 1, &in, 1, err));
     ZP_TRY(pool_open(&o.pool, os_cpu_count(), err));
     zp_status status = quantize_with(in, out, &o, json, err);
     pool_close(o.pool);

@@ -582,6 +582,17 @@ static void test_an_inconsistent_split_is_refused(void **state)
     assert_int_equal(gguf_open(&g, renamed, &err), ZP_BAD_FILE);
     assert_non_null(strstr(err.message, "one of 3 parts"));
     unlink(renamed);
+    static const char *const names[] = { "m-00000-of-00000.gguf", "m-00000-of-00003.gguf",
+                                         "m-00004-of-00003.gguf", "m-00001-of-00000.gguf" };
+    make_small_file(&file);
+    for (size_t i = 0; i < ZP_COUNT(names); i++) {
+        snprintf(renamed, sizeof renamed, "%s/%s", folder, names[i]);
+        write_bytes(renamed);
+        err = (zp_err){ 0 };
+        assert_int_equal(gguf_open(&g, renamed, &err), ZP_BAD_FILE);
+        assert_non_null(strstr(err.message, "which there cannot be"));
+        unlink(renamed);
+    }
 }
 
 static void test_every_failed_allocation_is_reported(void **state)

@@ -175,6 +175,92 @@ static void test_signal_ends_a_waiting_read(void **state)
     close(ends[1]);
 }
 
+/* Handlers with SA_RESTART repeat open and read by themselves. */
+static void test_signal_ends_the_wait_for_a_fifo(void **state)
+{
+    (void)state;
+    struct sigaction on = { .sa_handler = ring, .sa_flags = SA_RESTART }, before;
+    struct itimerval soon = { { 0, 20000 }, { 0, 20000 } }, off = { { 0, 0 }, { 0, 0 } };
+    assert_int_equal(mkfifo("fifo", 0600), 0);
+    sigaction(SIGALRM, &on, &before);
+    for (int writer = 0; writer < 2; writer++) { /* nobody writes; a writer that is silent */
+        int end = writer ? open("fifo", O_RDWR) : -1;
+        struct buffer b = buffer_with_max(MEM_SCRATCH, 100);
+        setitimer(ITIMER_REAL, &soon, NULL);
+        assert_int_equal(os_read_file("fifo", &b, NULL), ZP_INTERRUPTED);
+        setitimer(ITIMER_REAL, &off, NULL);
+        buffer_free(&b);
+        if (writer) close(end);
+    }
+    sigaction(SIGALRM, &before, NULL);
+}
+
+static void test_fifo_is_read_to_its_end(void **state)
+{
+    (void)state;
+    assert_int_equal(mkfifo("fifo", 0600), 0);
+    assert_int_equal(system("(sleep 0.1; printf 'one '; sleep 0.1; printf two) >fifo &"), 0);
+    assert_content("fifo", "one two");
+}
+
+static void test_regular_reading_refuses_pipes_and_devices_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(mkfifo("fifo", 0600), 0);
+    static const char *const others[] = { "fifo", "/dev/zero", "." };
+    for (size_t i = 0; i < ZP_COUNT(others); i++) {
+        zp_err err = { 0 };
+        struct buffer b = buffer_with_max(MEM_SCRATCH, 100);
+        assert_int_equal(os_read_regular(others[i], &b, &err), ZP_BAD_INPUT);
+        assert_non_null(strstr(err.message, "expected a regular file"));
+        buffer_free(&b);
+    }
+}
+
+/* ---- which file a path names ---- */
+
+static void test_one_file_has_many_names(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("sub", 0777), 0);
+    put("file", "x");
+    put("other", "x");
+    assert_int_equal(symlink("../file", "sub/link"), 0);
+    assert_int_equal(symlink("sub", "door"), 0);
+    assert_int_equal(link("file", "hard"), 0);
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } cases[] = {
+        { "file", "./file", true },
+        { "file", "sub/../file", true },
+        { "file", "sub/link", true },
+        { "file", "door/link", true },
+        { "file", "hard", true },
+        { "file", "other", false },
+        { "sub", "sub/", true },
+        { "sub", "door", true },
+        { "sub", ".", false },
+        { "new", "./new", true },
+        { "new", "sub/../new", true },
+        { "new", "sub/new", false },
+        { "sub/new", "door/new", true },
+        { "new/", "new", true },
+        { "new", "newer", false },
+        { "none/new", "none/new", true },
+        { "none/new", "./none/new", false }, /* unknown before the folder is there */
+        { "file", "new", false },
+    };
+    for (size_t i = 0; i < ZP_COUNT(cases); i++) {
+        bool same = os_same_file(cases[i].a, cases[i].b),
+             back = os_same_file(cases[i].b, cases[i].a);
+        if (same != cases[i].same || back != same) fail_msg("%s and %s", cases[i].a, cases[i].b);
+    }
+    assert_true(os_is_below("sub/link", ".") && os_is_below("file", "door/.."));
+    assert_false(os_is_below("file", "sub") || os_is_below("sub", "sub"));
+    assert_false(os_is_below("sub/link", "sub")); /* it leads out of it */
+}
+
 /* ---- folders ---- */
 
 static void test_folders_are_made_with_their_parents(void **state)
@@ -456,6 +542,44 @@ static void test_left_over_temporary_names_are_passed_over(void **state)
     assert_int_equal(count_files(), 301);
 }
 
+/* The suffix of a temporary name must not make a name too long that is allowed. */
+static void test_longest_names_are_written(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = { 199, 200, 201, 239, 240, 254, 255 };
+    for (size_t i = 0; i < ZP_COUNT(sizes); i++) {
+        char name[256], *beside;
+        memset(name, 'n', sizes[i]);
+        memcpy(name, "\xc3\xa4", 2);
+        memcpy(name + 198, "\xc3\xa4\xc3", 1); /* a character where the name may be cut */
+        name[sizes[i]] = '\0';
+        assert_int_equal(os_write_file(name, "new", 3, NULL), ZP_OK);
+        assert_content(name, "new");
+        assert_int_equal(os_reserve_beside(name, &beside, NULL), ZP_OK);
+        assert_int_equal(os_write_file(beside, "trial", 5, NULL), ZP_OK);
+        assert_content(name, "new");
+        assert_int_equal(remove(beside), 0);
+        mem_free(beside);
+        assert_int_equal(count_files(), 1);
+        assert_int_equal(remove(name), 0);
+    }
+}
+
+static void test_reserved_names_are_new_each_time(void **state)
+{
+    (void)state;
+    char *a, *b;
+    assert_int_equal(os_reserve_beside("out", &a, NULL), ZP_OK);
+    assert_int_equal(os_reserve_beside("out", &b, NULL), ZP_OK);
+    assert_string_not_equal(a, b);
+    assert_content(a, "");
+    mem_free(a);
+    mem_free(b);
+    assert_int_equal(count_files(), 2);
+    assert_int_not_equal(os_reserve_beside("none/out", &a, NULL), ZP_OK);
+    assert_null(a);
+}
+
 /* ---- machine ---- */
 
 static void test_machine_facts_are_plausible(void **state)
@@ -488,6 +612,10 @@ int main(void)
         FS_TEST(test_reading_respects_the_limit),
         FS_TEST(test_dash_reads_standard_input),
         FS_TEST(test_signal_ends_a_waiting_read),
+        FS_TEST(test_signal_ends_the_wait_for_a_fifo),
+        FS_TEST(test_fifo_is_read_to_its_end),
+        FS_TEST(test_regular_reading_refuses_pipes_and_devices_at_once),
+        FS_TEST(test_one_file_has_many_names),
         FS_TEST(test_folders_are_made_with_their_parents),
         FS_TEST(test_files_below_a_folder_come_sorted),
         FS_TEST(test_listing_survives_each_lack_of_memory),
@@ -502,6 +630,8 @@ int main(void)
         FS_TEST(test_refused_write_removes_the_partial_file),
         FS_TEST(test_writing_survives_each_lack_of_memory),
         FS_TEST(test_left_over_temporary_names_are_passed_over),
+        FS_TEST(test_longest_names_are_written),
+        FS_TEST(test_reserved_names_are_new_each_time),
         cmocka_unit_test(test_machine_facts_are_plausible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

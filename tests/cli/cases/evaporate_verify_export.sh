@@ -8,8 +8,8 @@ head -c 5 scan.svg; echo
 zerope plan scan.json --budget-kl 0.05 --uniform --no-fold -o plan.json -q --heatmap plan.png --json |
     python3 "$TOOLS/fields.py" closed total=2880 'order[]'
 head -c 4 plan.png | tail -c 3; echo
-zerope evaporate "$SMOLLM2" -f "$DATA/prose.txt" --budget-kl 0.05 --uniform --no-fold -c 32 \
-    --scan scan.json --plan plan.json --windows 4 -o new.gguf -q --json >evap.json
+zerope evaporate "$SMOLLM2" -f "$DATA/prose.txt" --budget-kl 0.05 --no-fold -c 32 \
+    --plan plan.json --windows 4 -o new.gguf -q --json >evap.json
 python3 "$TOOLS/fields.py" ctx=32 budget_kl=0.05 closed total=2880 kl_mean kl_hi kl_last200 ppl_before \
     ppl_after heads_none heads_local layers_none kv_bytes_per_token file=new.gguf <evap.json
 python3 -c 'import json; d = json.load(open("evap.json"))
