@@ -39,7 +39,7 @@ def head(path):
 def files():
     run = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"],
                          capture_output=True, text=True, check=True)
-    for name in sorted(run.stdout.split("\n")):
+    for name in sorted(set(run.stdout.split("\n"))):  # a conflict is listed once a side
         path = ROOT / name
         kind = path.suffix in (".c", ".h", ".py", ".sh", ".inc") or name.startswith("scripts/")
         if name and kind and path.is_file():
