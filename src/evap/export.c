@@ -327,7 +327,9 @@ zp_status zp_export_run(const char *model, const char *to, const char *out,
                         const zp_progress *progress, char **json, zp_err *err)
 {
     struct export_job *j;
-    if (json) *json = NULL;
+    char *unwanted = NULL;
+    if (!json) json = &unwanted;
+    *json = NULL;
     bool known = strcmp(to, "stock-gguf") == 0 || strcmp(to, "hf") == 0 || strcmp(to, "gguf") == 0;
     ZP_FAIL_IF(!known, err, ZP_USAGE, "export to '%.40s'; known: hf, stock-gguf, gguf", to);
     ZP_TRY(outputs_check(&out, 1, &model, 1, err));
@@ -343,6 +345,7 @@ zp_status zp_export_run(const char *model, const char *to, const char *out,
         mem_free(*json);
         *json = NULL;
     }
+    mem_free(unwanted);
     os_file_abort(&j->file);
     gguf_edit_free(&j->edit);
     zp_model_close(j->m);

@@ -145,7 +145,7 @@ static void budgets_that_are_none(void **state)
 static void options_and_documents_may_be_null(void **state)
 {
     (void)state;
-    zp_err refused[5] = { 0 };
+    zp_err refused[6] = { 0 };
     zp_scan_options scan = { .n_ctx = 64, .n_windows_local = 2, .n_windows_kl = 1 };
     zp_evaporate_options e = { .scan = scan, .plan = { .budget_kl = 1.0 }, .n_windows_check = 2 };
     zp_verify_options v = { .n_ctx = 64, .budget_kl = 1.0, .quick = true };
@@ -161,6 +161,8 @@ static void options_and_documents_may_be_null(void **state)
     zp_status checked = zp_verify_run(in_folder("o.gguf"), MODEL, TEXT, &v, NULL, &refused[4]);
     if (checked != ZP_OK && checked != ZP_VERIFY) fail_msg("%s", refused[4].message);
     GOLDEN_OK(zp_export_run(in_folder("o.gguf"), "gguf", in_folder("e.gguf"), NULL, NULL, err));
+    assert_int_equal(zp_export_run(MODEL, "gguf", in_folder("n.gguf"), NULL, NULL, &refused[5]),
+                     ZP_BAD_INPUT); /* found out in the middle */
     GOLDEN_OK(zp_quantize(MODEL, in_folder("q.gguf"), "Q8_0", NULL, NULL, err));
     GOLDEN_OK(zp_inspect_json(model, NULL, NULL, err));
     GOLDEN_OK(zp_features_json(NULL, err));
