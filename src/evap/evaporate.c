@@ -102,6 +102,7 @@ zp_status zp_plan_run(const char *scan, const zp_plan_options *options, const ch
     if (o->text) paths.text = o->text;
     zp_scan_options so = { .n_ctx = s.n_ctx,
                            .n_windows_local = s.n_windows_local,
+                           .local_window = o->local_window,
                            .n_threads = o->n_threads,
                            .progress = o->progress };
     struct calib_options co = bench_options(paths.model, paths.text, &so);
