@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "model/gguf.h"
+#include "live_bytes.h"
 
 static char folder[64]; /* for files the tests write */
 
@@ -23,15 +24,6 @@ static inline const char *data_path(const char *name)
     char *out = path[turn++ % 4];
     snprintf(out, sizeof path[0], "%s/arch/%s", ZP_TEST_DATA, name);
     return out;
-}
-
-static inline uint64_t live_bytes(void)
-{
-    struct mem_stats stats;
-    uint64_t sum = 0;
-    mem_stats_read(&stats);
-    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
-    return sum;
 }
 
 static inline void remove_files(void)

@@ -1,19 +1,20 @@
 /* zerope.h: models, engines, sequences, sampling: the narrow public interface of libzerope.
  *
- *   zp_model    immutable: metadata, tokenizer, template, position table, mapped tensors; shared by
- *   threads and engines
- *   zp_engine   a model placed for execution: packed weights, worker pool, KV pages of a fixed byte
- *   budget
+ *   zp_model    immutable: metadata, tokenizer, template, position table, mapped tensors;
+ *               shared by threads and engines
+ *   zp_engine   a model placed for execution: packed weights, worker pool, KV pages of a fixed
+ *               byte budget
  *   zp_seq      one token sequence of an engine: page table, length, position mode
  *   zp_item     a row group of a ragged batch: tokens to append to one sequence and the logits
- *   wanted
+ *               wanted
  *
- * Option structs are zero-initialised; 0 means the default. Every fallible call returns a zp_status
- * and fills the caller's zp_err (may be NULL). The library never prints, exits, or reads the
- * environment. Calls on one engine (and on its sequences) must not overlap; models and tokenizer
- * calls are free to. Strings returned as char * are released with zp_free. Same bits: the logits of
- * a sequence depend only on its tokens, the model file, the kernel level, the exact flag, the KV
- * type and the position mode. */
+ * Option structs are zero-initialised; 0 means the default. Every fallible call returns a
+ * zp_status and fills the caller's zp_err (may be NULL). Other pointers may be NULL only where
+ * it is said. The library never prints, exits, or reads the environment. Calls on one engine
+ * (and on its sequences) must not overlap; models and tokenizer calls are free to. Strings
+ * returned as char * are released with zp_free. Same bits: the logits of a sequence depend only
+ * on its tokens, the model file, the kernel level, the exact flag, the KV type and the position
+ * mode. */
 #ifndef ZEROPE_ZEROPE_H
 #define ZEROPE_ZEROPE_H
 

@@ -91,15 +91,6 @@ static zp_status fill_rows(void *arg, uint64_t first, uint64_t n, void *out, zp_
     return ZP_OK;
 }
 
-static bool fold_touches(const struct fold *f, uint32_t layer)
-{
-    for (size_t i = 0; i < (size_t)f->n_head * f->n_pair; i++) {
-        const float *w = f->w + ((size_t)layer * f->n_head * f->n_pair + i) * 2;
-        if (w[0] != 1.0f || w[1] != 0.0f) return true;
-    }
-    return false;
-}
-
 static uint32_t folded_type(const struct quant_traits *from, uint64_t n_in)
 {
     if (from->type == QUANT_F32 || n_in % 32 != 0) return QUANT_F32;
@@ -117,7 +108,7 @@ static zp_status move_matrix(struct gguf_edit *e, const struct zp_model *m,
     float *mixed = arena_array(&e->arena, 3 * (size_t)t->ne[0], sizeof *mixed);
     ZP_FAIL_IF(!j || !mixed, err, ZP_NO_MEMORY, "not enough memory to reorder %s", name);
     const struct quant_traits *from = quant_traits_find(t->type);
-    bool folded = fold && mat == W_Q && fold_touches(fold, layer);
+    bool folded = mat == W_Q && fold_touches(fold, layer);
     *j = (struct rows_job){
         m,    set, folded ? fold : NULL, t, from, from, layer, mat == W_Q ? m->h.n_head : m->h.n_kv,
         mixed

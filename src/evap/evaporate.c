@@ -189,7 +189,7 @@ static zp_status recipe_text(const struct job *j, char **out, zp_err *err)
                           "method", "snap", "ctx", (int)j->c.n_ctx, "budget_kl",
                           json_tree_real(o->budget_kl), "uniform", o->uniform, "uniform_slow",
                           o->uniform_slow, "layers", o->layers, "close_all", j->o->close_all,
-                          "local_window", (int)o->local_window, "folded", j->fold != NULL,
+                          "local_window", (int)o->local_window, "folded", fold_is_used(j->fold),
                           "windows_check", (int)j->result.n_windows, "kl_mean",
                           json_tree_real(j->result.kl_mean), "kl_hi",
                           json_tree_real(j->result.kl_hi));
@@ -315,8 +315,8 @@ static json_t *figures(const struct job *j)
         json_tree_real(exp(r->nll_before)), "ppl_after", json_tree_real(exp(r->nll_after)),
         "top1_agree", json_tree_real(r->top1), "heads_none", (int)gateset_heads_none(g),
         "heads_local", (int)gateset_heads_local(g), "layers_none", (int)gateset_layers_none(g),
-        "kv_bytes_per_token", (json_int_t)r->kv_bytes_per_token, "windows_check",
-        (int)r->n_windows, "positions_check", (json_int_t)r->n_positions, "folded", j->fold != NULL,
+        "kv_bytes_per_token", (json_int_t)r->kv_bytes_per_token, "windows_check", (int)r->n_windows,
+        "positions_check", (json_int_t)r->n_positions, "folded", fold_is_used(j->fold),
         "seconds_scan", j->seconds_scan, "seconds_plan", j->seconds_plan, "seconds_check",
         j->seconds_check, "checks", (int)j->n_checks, "n_layer", (int)g->n_layer, "n_kv",
         (int)g->n_kv, "n_pair", (int)g->n_pair);

@@ -386,3 +386,19 @@ zp_status fold_fit(struct fold *f, struct calib *c, const struct gateset *set, u
     arena_free(&t.arena);
     return status;
 }
+
+bool fold_touches(const struct fold *f, uint32_t layer)
+{
+    if (!f) return false;
+    const float *w = f->w + (size_t)layer * f->n_head * f->n_pair * 2;
+    for (size_t i = 0; i < (size_t)f->n_head * f->n_pair; i++)
+        if (w[2 * i] != 1.0f || w[2 * i + 1] != 0.0f) return true;
+    return false;
+}
+
+bool fold_is_used(const struct fold *f)
+{
+    for (uint32_t layer = 0; f && layer < f->n_layer; layer++)
+        if (fold_touches(f, layer)) return true;
+    return false;
+}

@@ -25,5 +25,8 @@ zp_status fold_fit(struct fold *f, struct calib *c, const struct gateset *set, u
 /* Puts the factors into the exact engine's W_q and q biases, or takes them out again. */
 void fold_install(const struct fold *f, struct calib *c);
 void fold_remove(const struct fold *f, struct calib *c);
+/* Whether a factor differs from 1 in a layer, in any layer. f may be NULL: nothing does. */
+bool fold_touches(const struct fold *f, uint32_t layer);
+bool fold_is_used(const struct fold *f);
 
 #endif

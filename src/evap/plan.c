@@ -169,7 +169,7 @@ zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n,
     if (!fold) return ZP_OK;
     ZP_TRY(fold_fit(fold, c, &p->set, c->n_restart, 64, err));
     fold_install(fold, c);
-    p->folded = true;
+    p->folded = fold_is_used(fold);
     return ZP_OK;
 }
 

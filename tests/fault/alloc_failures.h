@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
+#include "live_bytes.h"
 
 struct fail_call {
     const char *what;
@@ -36,15 +37,6 @@ static inline void *fail_take(size_t size)
 static inline void fail_watch_jansson(void)
 {
     json_set_alloc_funcs(fail_take, mem_free);
-}
-
-static inline uint64_t fail_live_bytes(void)
-{
-    struct mem_stats s;
-    uint64_t total = 0;
-    mem_stats_read(&s);
-    for (int t = 0; t < MEM_TAG_COUNT; t++) total += s.live[t];
-    return total;
 }
 
 /* Names and bytes of all files of a folder. */
@@ -91,12 +83,12 @@ static inline bool fail_once(const struct fail_call *f, uint64_t n, bool for_eve
                              struct fail_state *s)
 {
     zp_err why = { 0 };
-    uint64_t before = fail_live_bytes();
+    uint64_t before = live_bytes();
     mem_fail_at(n, for_ever);
     zp_status status = f->run(f->arg, &why);
     uint64_t failed = mem_fail_count();
     mem_fail_at(0, false);
-    int64_t left = (int64_t)(fail_live_bytes() - before);
+    int64_t left = (int64_t)(live_bytes() - before);
     if (left != 0)
         fail_msg("%s, allocation %llu: %lld bytes stay behind", f->what, (unsigned long long)n,
                  (long long)left);
@@ -136,12 +128,12 @@ static inline uint64_t fail_none(const struct fail_call *f)
 {
     struct mem_stats before, after;
     zp_err why = { 0 };
-    uint64_t live = fail_live_bytes();
+    uint64_t live = live_bytes();
     if (f->reset) f->reset(f->arg);
     mem_stats_read(&before);
     if (f->run(f->arg, &why) != ZP_OK) fail_msg("%s: %s", f->what, why.message);
     mem_stats_read(&after);
-    if (fail_live_bytes() != live) fail_msg("%s: bytes stay behind without any failure", f->what);
+    if (live_bytes() != live) fail_msg("%s: bytes stay behind without any failure", f->what);
     return after.allocations - before.allocations;
 }
 

@@ -7,16 +7,8 @@
 #include <cmocka.h>
 #include "base/os.h"
 #include "model/textstream.h"
+#include "live_bytes.h"
 #include "tokenizer_fixture.h"
-
-static uint64_t live_bytes(void)
-{
-    struct mem_stats stats;
-    uint64_t sum = 0;
-    mem_stats_read(&stats);
-    for (int i = 0; i < MEM_TAG_COUNT; i++) sum += stats.live[i];
-    return sum;
-}
 
 /* Runs the step with allocation 1, 2, ... failing until none fails any more. */
 typedef zp_status (*fault_step)(void *arg, zp_err *err);

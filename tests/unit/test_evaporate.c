@@ -89,6 +89,8 @@ static void check_choice(zp_plan_options plan, const char *name)
         printf("  %-14s budget %g: %g gates, %g heads local, upper bound %.3g\n", name, budgets[i],
                number(report, "closed"), number(report, "heads_local"), number(report, "kl_hi"));
         check_promise(report, in_folder(name), budgets[i]);
+        bool folded = json_is_true(json_object_get(report, "folded"));
+        assert_int_equal(folded, number(report, "closed") > 0.0 && !plan.no_fold);
         assert_true(closed >= before);
         before = closed;
         json_decref(report);

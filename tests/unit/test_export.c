@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "evap/apply.h"
 #include "evap/export.h"
+#include "live_bytes.h"
 
 #define CHECK(call)                                                        \
     do {                                                                   \
@@ -602,15 +603,6 @@ static void test_stopped_or_full_leaves_the_old_file(void **state)
     assert_int_equal(os_read_file(stock, &b, NULL), ZP_OK);
     assert_string_equal((const char *)b.data, "old");
     buffer_free(&b);
-}
-
-static uint64_t live_bytes(void)
-{
-    struct mem_stats stats;
-    uint64_t sum = 0;
-    mem_stats_read(&stats);
-    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
-    return sum;
 }
 
 static void fail_each_allocation(const char *to, const char *out)

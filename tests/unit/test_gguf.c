@@ -9,8 +9,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "gguf_bytes.h"
 #include "model/gguf.h"
+#include "gguf_bytes.h"
+#include "live_bytes.h"
 #include "models.h"
 
 static struct bytes file; /* the one being built */
@@ -30,15 +31,6 @@ static void assert_refused(zp_status code, const char *part)
     assert_int_equal(gguf_open_bytes(&g, file.data, file.size, "t.gguf", &err), code);
     if (strstr(err.message, part) == NULL) fail_msg("\"%s\" lacks \"%s\"", err.message, part);
     assert_null(g.kvs);
-}
-
-static uint64_t live_bytes(void)
-{
-    struct mem_stats stats;
-    uint64_t sum = 0;
-    mem_stats_read(&stats);
-    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
-    return sum;
 }
 
 /* ---- values */

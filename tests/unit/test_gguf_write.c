@@ -10,8 +10,9 @@
 #include <cmocka.h>
 
 #include "base/status.h"
-#include "gguf_bytes.h"
 #include "model/gguf_write.h"
+#include "gguf_bytes.h"
+#include "live_bytes.h"
 #include "models.h"
 
 static char folder[64], out_path[96], in_path[96];
@@ -51,15 +52,6 @@ static void assert_same_files(const char *a, const char *b)
     assert_int_equal(memcmp(x.data, y.data, x.size), 0);
     os_unmap(&x);
     os_unmap(&y);
-}
-
-static uint64_t live_bytes(void)
-{
-    struct mem_stats stats;
-    uint64_t sum = 0;
-    mem_stats_read(&stats);
-    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
-    return sum;
 }
 
 /* Names of all files of the folder, joined: a temporary left behind would show. */

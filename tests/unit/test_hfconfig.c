@@ -120,8 +120,8 @@ static void test_theta_is_found_at_the_root_and_nested(void **state)
         ",\"rope_theta\":500000", ",\"rope_parameters\":{\"rope_theta\":500000.0}",
         ",\"rope_theta\":500000,\"rope_parameters\":{\"rope_theta\":500000.0}",
         ",\"rope_theta\":500000,\"rope_scaling\":null",
-        ",\"rope_parameters\":{\"full_attention\":{\"rope_theta\":5e5},"
-        "\"sliding_attention\":{\"rope_theta\":5e5}}"};
+        (",\"rope_parameters\":{\"full_attention\":{\"rope_theta\":5e5},"
+         "\"sliding_attention\":{\"rope_theta\":5e5}}")};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         char text[512];
         snprintf(text, sizeof text, "{\"model_type\":\"qwen2\"," SIZES "%s}", same[i]);

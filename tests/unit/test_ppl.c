@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "eval/ppl.h"
 #include "model/gguf_write.h"
+#include "live_bytes.h"
 
 #define CHECK(call)                                                        \
     do {                                                                   \
@@ -308,15 +309,6 @@ static void test_progress_can_stop_it(void **state)
     o.progress.fn = stop_at_second;
     refused(m, NULL, one_file, &o, ZP_INTERRUPTED, "after 2 of");
     zp_model_close(m);
-}
-
-static uint64_t live_bytes(void)
-{
-    struct mem_stats stats;
-    uint64_t sum = 0;
-    mem_stats_read(&stats);
-    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
-    return sum;
 }
 
 static void test_each_failed_allocation_is_reported_and_freed(void **state)

@@ -16,6 +16,7 @@
 #include "base/os.h"
 #include "report/canvas.h"
 #include "report/heatmap.h"
+#include "live_bytes.h"
 
 static char folder[] = "/tmp/zerope-report-XXXXXX";
 
@@ -458,15 +459,6 @@ static void test_a_full_disk_leaves_the_old_picture(void **state)
 }
 
 /* ---- memory */
-
-static uint64_t live_bytes(void)
-{
-    struct mem_stats stats;
-    uint64_t sum = 0;
-    mem_stats_read(&stats);
-    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
-    return sum;
-}
 
 static void fail_each_allocation(zp_status (*call)(const char *, const char *, zp_err *),
                                  const char *doc, char *path)

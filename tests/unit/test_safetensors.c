@@ -11,21 +11,13 @@
 
 #include "base/status.h"
 #include "model/safetensors_write.h"
+#include "live_bytes.h"
 
 static char folder[64];
 
 static void ok(zp_status status, const zp_err *err)
 {
     if (status != ZP_OK) fail_msg("%s", err->message);
-}
-
-static uint64_t live_bytes(void)
-{
-    struct mem_stats stats;
-    uint64_t sum = 0;
-    mem_stats_read(&stats);
-    for (int t = 0; t < MEM_TAG_COUNT; t++) sum += stats.live[t];
-    return sum;
 }
 
 /* A file of this header and this many data bytes. */
