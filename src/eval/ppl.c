@@ -41,7 +41,7 @@ zp_status ppl_windows(struct docs *d, const struct zp_model *m, const zp_ppl_opt
 
 struct score_range ppl_range(uint32_t n_ctx)
 {
-    return (struct score_range){ n_ctx / 2, 1 };
+    return (struct score_range){ .begin = n_ctx / 2, .stride = 1 };
 }
 
 static zp_status run_window(struct zp_engine *e, zp_mode mode, const struct window *w, float *x,

@@ -105,6 +105,7 @@ void score_free(struct score *s)
 struct chunk {
     const struct window *w;
     struct zp_engine *e, *b;
+    struct score_range range;
     uint32_t at[ROWS], n; /* positions */
     float *x, *base_x;    /* (ROWS, d_model) */
     float *logits, *base; /* (ROWS, n_vocab) */
@@ -152,11 +153,12 @@ static void count_chunk(struct score *s, uint32_t window, const struct chunk *c)
     for (uint32_t i = 0; i < c->n; i++) {
         uint32_t bucket = 0;
         while (bucket < 23 && c->at[i] >> (bucket + 1)) bucket++;
-        add(&s->nll[window], c->nll[i]);
         add(&s->bucket[bucket], c->nll[i]);
+        if (c->b) add(&s->bucket_base[bucket], c->nll_base[i]);
+        if (c->at[i] < c->range.begin) continue;
+        add(&s->nll[window], c->nll[i]);
         if (!c->b) continue;
         add(&s->nll_base[window], c->nll_base[i]);
-        add(&s->bucket_base[bucket], c->nll_base[i]);
         add(&s->kl[window], c->kl[i]);
         add(&s->top1[window], c->same[i] ? 1.0 : 0.0);
         if (c->at[i] + 200 >= c->w->n) add(&s->kl_last[window], c->kl[i]);
@@ -177,12 +179,14 @@ static zp_status run_chunk(struct score *s, uint32_t window, struct chunk *c, zp
     return ZP_OK;
 }
 
-static zp_status score_rows(struct score *s, uint32_t i, struct score_range range, struct chunk *c,
-                            const float *x, const float *base_x, zp_err *err)
+static zp_status score_rows(struct score *s, uint32_t i, struct chunk *c, const float *x,
+                            const float *base_x, zp_err *err)
 {
     size_t d = c->e->model->h.d_model;
-    for (uint32_t p = range.begin; p + 1 < c->w->n; p++) {
-        if (p % range.stride != 0) continue;
+    const struct score_range *r = &c->range;
+    uint32_t first = r->buckets_begin && r->buckets_begin < r->begin ? r->buckets_begin : r->begin;
+    for (uint32_t p = first; p + 1 < c->w->n; p++) {
+        if (p % r->stride != 0) continue;
         memcpy(c->x + c->n * d, x + p * d, d * sizeof *x);
         if (c->b) memcpy(c->base_x + c->n * d, base_x + p * d, d * sizeof *x);
         c->at[c->n++] = p;
@@ -205,10 +209,10 @@ zp_status score_window(struct score *s, uint32_t i, const struct window *w,
     if (!c || !memory)
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory for logits");
     if (status == ZP_OK) {
-        c->w = w, c->e = e, c->b = b;
+        c->w = w, c->e = e, c->b = b, c->range = range;
         c->logits = memory, c->base = memory + ROWS * n_vocab;
         c->x = memory + 2 * ROWS * n_vocab, c->base_x = c->x + ROWS * d;
-        status = score_rows(s, i, range, c, x, base_x, err);
+        status = score_rows(s, i, c, x, base_x, err);
     }
     mem_free(memory);
     mem_free(c);

@@ -36,9 +36,10 @@ struct score {
     size_t n_values;
     struct score_mean bucket[24], bucket_base[24]; /* by position: [2^b, 2^(b+1)) */
 };
-/* Which positions count: begin <= p < n - 1 and p % stride == 0 (target = id at p + 1). */
+/* Which positions count: begin <= p < n - 1 and p % stride == 0 (target = id at p + 1). Buckets may
+ * begin earlier: buckets_begin, 0 = begin. */
 struct score_range {
-    uint32_t begin, stride;
+    uint32_t begin, stride, buckets_begin;
 };
 
 zp_status score_open(struct score *s, uint32_t n_windows, uint32_t n_ctx, struct score_range range,

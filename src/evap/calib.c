@@ -83,7 +83,7 @@ static zp_status fill(struct calib *c, const struct calib_options *o, zp_err *er
     ZP_TRY(zp_engine_open(&c->engine, c->model, &engine, err));
     c->n_restart = o->n_restart < c->windows.n ? o->n_restart : (uint32_t)c->windows.n;
     /* every fourth position of the second half: neighbours tell little more, logits cost much */
-    c->range = (struct score_range){ o->n_ctx / 2, 4 };
+    c->range = (struct score_range){ .begin = o->n_ctx / 2, .stride = 4 };
     return original_states(c, err);
 }
 

@@ -19,7 +19,7 @@ zp_status check_open(struct check *k, struct zp_engine *base, struct docs *docs,
                      uint32_t n_windows, uint32_t least, zp_progress progress, zp_err *err)
 {
     *k = (struct check){ .base = base,
-                         .range = { n_ctx / 2, 2 },
+                         .range = { .begin = n_ctx / 2, .stride = 2 },
                          .n_threads = base->options.n_threads,
                          .progress = progress };
     zp_status status = fill(k, docs, n_ctx, n_windows, least, err);

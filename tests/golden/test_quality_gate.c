@@ -11,7 +11,7 @@ enum { N_CTX = 1024, WINDOWS = 4 };
 
 static void score_all(struct score *s, const struct windows *w, zp_engine *e, zp_engine *exact)
 {
-    struct score_range range = { N_CTX / 2, 1 };
+    struct score_range range = { .begin = N_CTX / 2, .stride = 1 };
     size_t room = (size_t)N_CTX * e->model->h.d_model;
     float *x = malloc(2 * room * sizeof *x);
     assert_non_null(x);

@@ -205,6 +205,17 @@ static bool has_evidence(const char *file)
     return has;
 }
 
+/* Every second position counts: of the second half for the promise, of all for the buckets. */
+static void assert_positions(const json_t *doc)
+{
+    const json_t *quality = json_object_get(doc, "quality"), *b;
+    double windows = number(quality, "windows"), sum = 0.0;
+    size_t i;
+    json_array_foreach(json_object_get(doc, "buckets"), i, b) sum += number(b, "positions");
+    assert_true(number(quality, "positions") == windows * CTX / 4); /* 256, 258 .. 510 */
+    assert_true(sum == windows * (CTX / 2 - 1)); /* 2, 4 .. 510 */
+}
+
 /* What is written into a file has been shown in full, against the original the file names. */
 static void test_evidence_vouches_for_no_more_than_was_run(void **state)
 {
@@ -217,6 +228,7 @@ static void test_evidence_vouches_for_no_more_than_was_run(void **state)
     assert_int_equal(verify(file, MODEL, o, &doc), ZP_OK);
     assert_says(doc, "pass", false);
     assert_true(json_is_true(json_object_get(doc, "quick")));
+    assert_positions(doc);
     json_decref(doc);
     o.quick = false;
     assert_int_equal(verify(file, other, o, &doc), ZP_OK); /* same shape, another model */
