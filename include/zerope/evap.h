@@ -44,6 +44,7 @@ typedef struct zp_evaporate_options {
     zp_scan_options scan;
     zp_plan_options plan;
     const char *scan_in, *scan_out, *plan_in, *plan_out;
+    const char *base; /* original of a model that was evaporated before: the budget is against it */
     uint32_t n_windows_check; /* default 32 held-out windows */
     bool close_all; /* closes everything regardless of the budget (for settling later); says so */
 } zp_evaporate_options;

@@ -73,5 +73,12 @@ void arena_free(struct arena *a);
         ZP_FAIL_IF((ptr) == NULL, err, ZP_NO_MEMORY, "not enough memory for %s (%zu x %zu bytes)",\
                    (what), (size_t)(count), sizeof *(ptr));                                       \
     } while (0)
+/* The same from an arena. */
+#define ZP_TAKE(ptr, arena, count, err, what)                                                     \
+    do {                                                                                          \
+        (ptr) = arena_array((arena), (count), sizeof *(ptr));                                     \
+        ZP_FAIL_IF((ptr) == NULL, err, ZP_NO_MEMORY, "not enough memory for %s (%zu x %zu bytes)",\
+                   (what), (size_t)(count), sizeof *(ptr));                                       \
+    } while (0)
 
 #endif

@@ -218,6 +218,22 @@ bool os_same_file(const char *a, const char *b)
     return x.name == NULL || (x.size == y.size && memcmp(x.name, y.name, x.size) == 0);
 }
 
+zp_status os_stamp_of(const char *path, struct os_stamp *out, zp_err *err)
+{
+    struct stat st;
+    ZP_FAIL_IF(stat(path, &st) != 0, err, ZP_BAD_INPUT, "%s: cannot be opened: %s", path,
+               strerror(errno));
+    *out = (struct os_stamp){ (uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size,
+                              st.st_mtim.tv_sec, st.st_mtim.tv_nsec };
+    return ZP_OK;
+}
+
+bool os_stamp_equal(const struct os_stamp *a, const struct os_stamp *b)
+{
+    return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+           a->seconds == b->seconds && a->nanoseconds == b->nanoseconds;
+}
+
 bool os_is_below(const char *path, const char *folder)
 {
     char real[PATH_MAX], root[PATH_MAX];

@@ -32,6 +32,13 @@ zp_status os_read_regular(const char *path, struct buffer *out, zp_err *err);
 /* Whether both paths lead to one file, links followed. What is not there yet is known by its folder
  * and name. */
 bool os_same_file(const char *a, const char *b);
+/* What tells one state of a file from another: replaced or written to, it has a new one. */
+struct os_stamp {
+    uint64_t dev, ino, size;
+    int64_t seconds, nanoseconds; /* of the last change */
+};
+zp_status os_stamp_of(const char *path, struct os_stamp *out, zp_err *err);
+bool os_stamp_equal(const struct os_stamp *a, const struct os_stamp *b);
 bool os_is_below(const char *path, const char *folder); /* both are there */
 /* Name of an entry of the folder that is wanted, "" if there is none. */
 zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), char *name,

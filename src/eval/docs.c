@@ -1,7 +1,8 @@
 /* docs.c: documents and windows.
  * Owns: text and ids of documents. Does not know: engines, scores.
- * D1 a document is wholly in the planning or wholly in the held-out part.  D2 same path, same
- *    windows. */
+ * D1 a document is wholly in the planning or wholly in the held-out part.
+ * D2 same path, same windows.
+ * D3 a document that an earlier step planned with is not held out, in whatever folder it stands. */
 #include "eval/docs.h"
 
 #include <stdio.h>
@@ -30,6 +31,7 @@ static zp_status add_doc(struct docs *d, const char *name, const char *text, siz
     ZP_FAIL_IF(!doc->name, err, ZP_NO_MEMORY, "not enough memory for the document list");
     doc->text = text;
     doc->size = size;
+    doc->hash = hash_bytes(text, size, 0);
     /* Two of three to the held-out part: the promise is measured there. */
     doc->held = d->n % 3 != 0;
     d->n++;
@@ -99,6 +101,43 @@ void docs_close(struct docs *d)
     memset(d, 0, sizeof *d);
 }
 
+/* ---- what has been seen ---------------------------------------------------------------------- */
+
+static bool is_seen(const struct docs *d, uint64_t hash)
+{
+    for (size_t i = 0; i < d->n_seen; i++)
+        if (d->seen[i] == hash) return true;
+    return false;
+}
+
+zp_status docs_exclude(struct docs *d, const uint64_t *hashes, size_t n, zp_err *err)
+{
+    uint64_t *all;
+    ZP_TAKE(all, &d->arena, d->n_seen + n + 1, err, "the list of documents seen");
+    if (d->n_seen) memcpy(all, d->seen, d->n_seen * sizeof *all);
+    d->seen = all;
+    for (size_t i = 0; i < n; i++)
+        if (!is_seen(d, hashes[i])) d->seen[d->n_seen++] = hashes[i];
+    for (size_t i = 0; i < d->n; i++)
+        if (is_seen(d, d->docs[i].hash)) d->docs[i].held = false;
+    return ZP_OK;
+}
+
+zp_status docs_seen(const struct docs *d, struct arena *arena, uint64_t **hashes, size_t *n,
+                    zp_err *err)
+{
+    ZP_TAKE(*hashes, arena, d->n_seen + d->n + 1, err, "the list of documents seen");
+    *n = d->n_seen;
+    if (*n) memcpy(*hashes, d->seen, *n * sizeof **hashes);
+    for (size_t i = 0; i < d->n; i++) {
+        const struct doc *doc = &d->docs[i];
+        if (!doc->held && doc->tokenised && !is_seen(d, doc->hash)) (*hashes)[(*n)++] = doc->hash;
+    }
+    return ZP_OK;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
 static zp_status tokenise(struct doc *doc, const struct zp_model *m, zp_err *err)
 {
     if (doc->tokenised) return ZP_OK;
@@ -144,11 +183,10 @@ static bool in_part(const struct doc *doc, enum docs_part part)
 
 /* Round r takes window r of every document of the part that is long enough. */
 static zp_status collect(struct docs *d, const struct zp_model *m, enum docs_part part,
-                         uint32_t n_ctx, size_t n_windows, size_t skip, struct windows *out,
-                         zp_err *err)
+                         uint32_t n_ctx, size_t n_windows, struct windows *out, zp_err *err)
 {
     int32_t bos = first_id(m);
-    size_t step = n_ctx - (bos != TOKEN_NONE), seen = 0;
+    size_t step = n_ctx - (bos != TOKEN_NONE);
     bool any = true;
     for (size_t round = 0; any && out->n < n_windows; round++) {
         any = false;
@@ -157,7 +195,6 @@ static zp_status collect(struct docs *d, const struct zp_model *m, enum docs_par
             ZP_TRY(tokenise(&d->docs[i], m, err));
             if ((round + 1) * step > d->docs[i].n_ids) continue;
             any = true;
-            if (seen++ < skip) continue;
             ZP_TRY(add_window(out, d->docs[i].ids + round * step, n_ctx, bos, (uint32_t)i, err));
         }
     }
@@ -165,15 +202,15 @@ static zp_status collect(struct docs *d, const struct zp_model *m, enum docs_par
 }
 
 zp_status docs_windows(struct docs *d, const struct zp_model *m, enum docs_part part,
-                       uint32_t n_ctx, size_t n_windows, size_t skip, size_t least,
-                       struct windows *out, zp_err *err)
+                       uint32_t n_ctx, size_t n_windows, size_t least, struct windows *out,
+                       zp_err *err)
 {
     static const char *const names[] = { "", "planning ", "held-out " };
     memset(out, 0, sizeof *out);
     ZP_FAIL_IF(n_ctx < 16, err, ZP_BAD_INPUT,
                "windows of %u tokens are too short: -c of at least 16 is needed", n_ctx);
     ZP_ALLOC(out->at, MEM_EVAP, n_windows + 1, err, "the window list");
-    zp_status status = collect(d, m, part, n_ctx, n_windows, skip, out, err);
+    zp_status status = collect(d, m, part, n_ctx, n_windows, out, err);
     if (status == ZP_OK && out->n < least)
         status = status_fail(err, ZP_BAD_INPUT, __FILE__, __LINE__,
                              "the text gives %zu %swindows of %u tokens; at least %zu are needed: "

@@ -34,7 +34,7 @@ zp_status ppl_windows(struct docs *d, const struct zp_model *m, const zp_ppl_opt
         return docs_contiguous(d, m, n_ctx, o->max_windows, out, err);
     size_t most = most_windows(d, n_ctx);
     if (o->max_windows != 0 && o->max_windows < most) most = o->max_windows;
-    return docs_windows(d, m, DOCS_ALL, n_ctx, most, 0, 1, out, err);
+    return docs_windows(d, m, DOCS_ALL, n_ctx, most, 1, out, err);
 }
 
 /* ---- scoring */

@@ -192,7 +192,7 @@ zp_status retrieval_make(struct retrieval *r, struct docs *d, const struct zp_mo
 {
     struct windows text;
     memset(r, 0, sizeof *r);
-    ZP_TRY(docs_windows(d, m, part, n_ctx, n, 0, 1, &text, err));
+    ZP_TRY(docs_windows(d, m, part, n_ctx, n, 1, &text, err));
     zp_status status = ZP_OK;
     if (!(r->cases = mem_zalloc(MEM_EVAP, n * sizeof *r->cases)))
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,

@@ -274,20 +274,15 @@ zp_status apply_write(const struct zp_model *m, const struct gateset *set, const
     return status;
 }
 
-zp_status apply_evidence(const char *path, const char *evidence, uint32_t n_ctx_validated,
-                         zp_err *err)
+zp_status apply_evidence(const struct gguf *g, const char *path, const char *evidence,
+                         uint32_t n_ctx_validated, zp_err *err)
 {
-    struct gguf g;
     struct gguf_edit e;
-    ZP_TRY(gguf_open(&g, path, err));
-    zp_status status = gguf_edit_init(&e, &g, err);
-    if (status == ZP_OK) {
-        status = gguf_edit_set_str(&e, "zerope.evidence", evidence, err);
-        if (status == ZP_OK && n_ctx_validated)
-            status = gguf_edit_set_u32(&e, "zerope.context.validated", n_ctx_validated, err);
-        if (status == ZP_OK) status = gguf_edit_write(&e, path, err);
-        gguf_edit_free(&e);
-    }
-    gguf_close(&g);
+    ZP_TRY(gguf_edit_init(&e, g, err));
+    zp_status status = gguf_edit_set_str(&e, "zerope.evidence", evidence, err);
+    if (status == ZP_OK && n_ctx_validated)
+        status = gguf_edit_set_u32(&e, "zerope.context.validated", n_ctx_validated, err);
+    if (status == ZP_OK) status = gguf_edit_write(&e, path, err);
+    gguf_edit_free(&e);
     return status;
 }

@@ -14,8 +14,9 @@ struct apply_info {
 /* fold may be NULL. path may be the model's own file. */
 zp_status apply_write(const struct zp_model *m, const struct gateset *set, const struct fold *fold,
                       const struct apply_info *info, const char *path, zp_err *err);
-/* Sets zerope.evidence (and the validated length) of a file of ours, in place. */
-zp_status apply_evidence(const char *path, const char *evidence, uint32_t n_ctx_validated,
-                         zp_err *err);
+/* Writes an open file of ours to path with zerope.evidence (and the validated length, 0 = as it is)
+ * set. */
+zp_status apply_evidence(const struct gguf *g, const char *path, const char *evidence,
+                         uint32_t n_ctx_validated, zp_err *err);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "base/os.h"
+
 zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total,
                      zp_err *err)
 {
@@ -69,28 +71,42 @@ zp_status calib_restart_at(struct calib *c, const struct gateset *g, zp_err *err
     return status;
 }
 
-static zp_status fill(struct calib *c, const struct calib_options *o, zp_err *err)
+/* States before each layer are the bulk: asked for in one piece they would be refused by nobody and
+ * end the process when they are written. */
+static zp_status check_room(const struct calib *c, zp_err *err)
 {
-    c->progress = o->progress;
-    c->n_ctx = o->n_ctx;
-    ZP_TRY(zp_model_open(&c->model, o->model, NULL, err));
+    const struct hparams *h = &c->model->h;
+    struct bytes_text text[2];
+    uint64_t row = (uint64_t)c->n_ctx * h->d_model * sizeof(float), have = os_memory_available(),
+             need = (c->windows.n + (uint64_t)(c->n_restart + c->n_probes) * h->n_layer) * row;
+    ZP_FAIL_IF(have && need > have, err, ZP_NO_MEMORY,
+               "not enough memory: %s needed for the original's states at %u tokens, %s available; "
+               "a smaller -c needs less", bytes_in_words(need, &text[0]), c->n_ctx,
+               bytes_in_words(have, &text[1]));
+    return ZP_OK;
+}
+
+zp_status calib_start(struct calib *c, uint32_t n_windows, uint32_t n_threads, zp_err *err)
+{
     zp_engine_options engine = {
-        .n_ctx = o->n_ctx, .n_threads = o->n_threads, .micro_batch = o->n_ctx, .exact = true
+        .n_ctx = c->n_ctx, .n_threads = n_threads, .micro_batch = c->n_ctx, .exact = true
     };
-    ZP_TRY(docs_open(&c->docs, o->text, err));
-    ZP_TRY(docs_windows(&c->docs, c->model, DOCS_PLAN, o->n_ctx, o->n_windows, 0, 2, &c->windows,
-                        err));
+    ZP_TRY(docs_windows(&c->docs, c->model, DOCS_PLAN, c->n_ctx, n_windows, 2, &c->windows, err));
+    if (c->n_restart > c->windows.n) c->n_restart = (uint32_t)c->windows.n;
     ZP_TRY(zp_engine_open(&c->engine, c->model, &engine, err));
-    c->n_restart = o->n_restart < c->windows.n ? o->n_restart : (uint32_t)c->windows.n;
+    ZP_TRY(check_room(c, err));
     /* every fourth position of the second half: neighbours tell little more, logits cost much */
-    c->range = (struct score_range){ .begin = o->n_ctx / 2, .stride = 4 };
+    c->range = (struct score_range){ .begin = c->n_ctx / 2, .stride = 4 };
     return original_states(c, err);
 }
 
-zp_status calib_open(struct calib *c, const struct calib_options *options, zp_err *err)
+zp_status calib_open(struct calib *c, const char *model, const char *text, uint32_t n_ctx,
+                     zp_err *err)
 {
     memset(c, 0, sizeof *c);
-    zp_status status = fill(c, options, err);
+    c->n_ctx = n_ctx;
+    zp_status status = zp_model_open(&c->model, model, NULL, err);
+    if (status == ZP_OK) status = docs_open(&c->docs, text, err);
     if (status != ZP_OK) calib_close(c);
     return status;
 }

@@ -16,18 +16,17 @@ struct calib {
     /* the stream before each layer for the first n_restart windows, of the original unless
      * calib_restart_at says otherwise: (n_restart, n_layer, n_ctx, d_model) */
     float *at_layer;
-    uint32_t n_restart;
+    uint32_t n_restart, n_probes; /* n_probes: prompts whose states will be kept likewise */
     struct score_range range;
     zp_progress progress;
 };
 
-struct calib_options {
-    const char *model, *text;
-    uint32_t n_ctx, n_windows, n_restart, n_threads;
-    zp_progress progress;
-};
-
-zp_status calib_open(struct calib *c, const struct calib_options *options, zp_err *err);
+/* Model and documents: enough to refuse what does not fit them. */
+zp_status calib_open(struct calib *c, const char *model, const char *text, uint32_t n_ctx,
+                     zp_err *err);
+/* Engine, windows and states; n_restart, n_probes and progress are set before. On failure the caller
+ * closes. */
+zp_status calib_start(struct calib *c, uint32_t n_windows, uint32_t n_threads, zp_err *err);
 void calib_close(struct calib *c);
 zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total,
                      zp_err *err);

@@ -10,8 +10,7 @@
 static zp_status fill(struct check *k, struct docs *docs, uint32_t n_ctx, uint32_t n_windows,
                       uint32_t least, zp_err *err)
 {
-    ZP_TRY(docs_windows(docs, k->base->model, DOCS_HELD, n_ctx, n_windows, 0, least, &k->windows,
-                        err));
+    ZP_TRY(docs_windows(docs, k->base->model, DOCS_HELD, n_ctx, n_windows, least, &k->windows, err));
     return hidden_run(&k->original, k->base, &k->windows, &k->progress, err);
 }
 
@@ -34,20 +33,14 @@ void check_close(struct check *k)
     memset(k, 0, sizeof *k);
 }
 
-static uint64_t kv_bytes_per_token(const struct zp_model *m, uint32_t n_ctx)
-{
-    size_t pages = kvcache_pages_needed(&m->position, n_ctx, 1);
-    return pages * kvcache_page_bytes(&m->position, 2) / n_ctx;
-}
-
 static void summarise(struct score *s, const struct check *k, const struct zp_model *m,
-                      struct check_result *out)
+                      uint64_t kv_bytes, struct check_result *out)
 {
     uint32_t n = s->n_windows;
     *out = (struct check_result){ .n_windows = n,
                                   .n_ctx = k->original.n_ctx,
                                   .n_positions = s->n_values,
-                                  .kv_bytes_per_token = kv_bytes_per_token(m, k->original.n_ctx),
+                                  .kv_bytes_per_token = kv_bytes / k->original.n_ctx,
                                   .kl_mean = score_average(s->kl, n),
                                   .kl_hi = score_upper95(s->kl, n, 1),
                                   .kl_last200 = score_average(s->kl_last, n),
@@ -56,6 +49,9 @@ static void summarise(struct score *s, const struct check *k, const struct zp_mo
                                   .top1 = score_average(s->top1, n),
                                   .kl_p99 = score_quantile(s, 0.99),
                                   .kl_max = score_quantile(s, 1.0) };
+    struct gate_counts *g = &out->gates;
+    position_gates(&m->position, &g->total, &g->closed, &g->layers_none, &g->heads_none,
+                   &g->heads_local);
     memcpy(out->bucket, s->bucket, sizeof out->bucket);
     memcpy(out->bucket_base, s->bucket_base, sizeof out->bucket_base);
 }
@@ -75,15 +71,17 @@ static zp_status compare(const struct check *k, struct zp_engine *e, struct scor
     return ZP_OK;
 }
 
-static zp_status compare_model(const struct check *k, const struct zp_model *m,
-                               struct check_result *out, zp_err *err)
+zp_status check_model(const struct check *k, const struct zp_model *m, struct check_result *out,
+                      zp_err *err)
 {
     zp_engine_options options = { .n_ctx = k->original.n_ctx,
                                   .micro_batch = k->original.n_ctx,
                                   .exact = true,
                                   .n_threads = k->n_threads };
     struct zp_engine *e;
+    struct engine_plan usual; /* what an engine with default options takes */
     struct score s;
+    ZP_TRY(engine_plan(m, &(zp_engine_options){ .n_ctx = k->original.n_ctx }, &usual, err));
     ZP_TRY(zp_engine_open(&e, m, &options, err));
     float *x = mem_array(MEM_EVAP, (size_t)k->original.n_ctx * k->original.d_model, sizeof *x);
     zp_status status = score_open(&s, (uint32_t)k->windows.n, k->original.n_ctx, k->range, err);
@@ -91,7 +89,7 @@ static zp_status compare_model(const struct check *k, const struct zp_model *m,
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
                              "not enough memory for hidden states");
     if (status == ZP_OK) status = compare(k, e, &s, x, err);
-    if (status == ZP_OK) summarise(&s, k, m, out);
+    if (status == ZP_OK) summarise(&s, k, m, usual.kv, out);
     score_free(&s);
     mem_free(x);
     zp_engine_close(e);
@@ -102,7 +100,7 @@ zp_status check_file(const struct check *k, const char *path, struct check_resul
 {
     struct zp_model *m;
     ZP_TRY(zp_model_open(&m, path, NULL, err));
-    zp_status status = compare_model(k, m, out, err);
+    zp_status status = check_model(k, m, out, err);
     zp_model_close(m);
     return status;
 }

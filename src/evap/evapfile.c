@@ -9,7 +9,10 @@
 
 #include "base/json_tree.h"
 #include "base/os.h"
+#include "evap/recipe.h"
 #include "model/json_write.h"
+
+static const double MOST_BUDGET = 100.0; /* nats: more than any budget means */
 
 zp_status evapfile_text(const json_t *j, char **out, zp_err *err)
 {
@@ -61,8 +64,8 @@ static json_t *scan_to_json(const struct scan *s, struct evapfile_paths paths)
         numbers_f64(s->nll_rise, heads), "error_gate",
         numbers_f32(s->local.gate, heads * s->n_pair), "error_all",
         numbers_f32(s->local.all, heads), "error_now", numbers_f32(s->local.now, heads),
-        "error_local", numbers_f32(s->local.local, heads), "output",
-        numbers_f32(s->local.output, s->n_layer));
+        "output", numbers_f32(s->local.output, s->n_layer), "planning_documents",
+        recipe_hashes_to_json(s->seen, s->n_seen));
 }
 
 zp_status evapfile_write_scan(const struct scan *s, struct evapfile_paths paths, const char *out,
@@ -138,6 +141,14 @@ static zp_status load(const char *path, const char *format, json_t **root, zp_er
     return status;
 }
 
+static zp_status read_seen(const json_t *j, struct arena *arena, uint64_t **seen, size_t *n,
+                           zp_err *err)
+{
+    const json_t *list = json_object_get(j, "planning_documents");
+    ZP_FAIL_IF(!json_is_array(list), err, ZP_BAD_INPUT, "field planning_documents must be a list");
+    return recipe_hashes_from_json(list, arena, seen, n, err);
+}
+
 static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_paths *paths,
                            zp_err *err)
 {
@@ -166,8 +177,8 @@ static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_path
     ZP_TRY(read_numbers(j, "error_gate", heads * n_pair, NULL, s->local.gate, err));
     ZP_TRY(read_numbers(j, "error_all", heads, NULL, s->local.all, err));
     ZP_TRY(read_numbers(j, "error_now", heads, NULL, s->local.now, err));
-    ZP_TRY(read_numbers(j, "error_local", heads, NULL, s->local.local, err));
-    return read_numbers(j, "output", n_layer, NULL, s->local.output, err);
+    ZP_TRY(read_numbers(j, "output", n_layer, NULL, s->local.output, err));
+    return read_seen(j, &s->arena, &s->seen, &s->n_seen, err);
 }
 
 zp_status evapfile_read_scan(struct scan *s, const char *path, json_t **root,
@@ -198,30 +209,72 @@ static json_t *order_to_json(const struct plan *p)
     return a;
 }
 
-zp_status evapfile_write_plan(const struct plan *p, struct evapfile_paths paths, const char *out,
-                              zp_err *err)
+static json_t *plan_to_json(const struct plan *p, const struct position *position,
+                            struct evapfile_paths paths)
+{
+    struct gate_counts n = gateset_count(&p->set, position);
+    json_t *j = json_pack("{ss si so so ss si so so sb sb sb sb sb si so}", "format", "zerope-plan",
+                          "version", 1, "model", json_tree_text(paths.model), "text",
+                          json_tree_text(paths.text), "model_sha256", p->model_sha256, "ctx",
+                          (int)p->n_ctx, "budget_kl", json_tree_real(p->budget_kl), "kl_mean",
+                          json_tree_real(p->kl_mean), "uniform", p->uniform, "uniform_slow",
+                          p->uniform_slow, "layers", p->layers, "folds", p->folds, "folded",
+                          p->folded, "local_window", (int)p->local_window, "planning_documents",
+                          recipe_hashes_to_json(p->seen, p->n_seen));
+    json_t *outcome =
+        json_pack("{si si si si si si si so si}", "n_layer", (int)p->set.n_layer, "n_kv",
+                  (int)p->set.n_kv, "n_pair", (int)p->set.n_pair, "closed", (int)n.closed, "total",
+                  (int)n.total, "layers_none", (int)n.layers_none, "heads_none", (int)n.heads_none,
+                  "order", order_to_json(p), "used", (int)p->n_used);
+    if (j && (!outcome || json_object_update(j, outcome) != 0)) {
+        json_decref(j);
+        j = NULL;
+    }
+    json_decref(outcome);
+    return j;
+}
+
+zp_status evapfile_write_plan(const struct plan *p, const struct position *position,
+                              struct evapfile_paths paths, const char *out, zp_err *err)
 {
     json_t *set;
-    ZP_TRY(gateset_to_json(&p->set, &set, err));
-    json_t *j = json_pack(
-        "{ss si so so ss si so so sb si si si si sI sI si si so}", "format", "zerope-plan",
-        "version", 1, "model", json_tree_text(paths.model), "text", json_tree_text(paths.text),
-        "model_sha256", p->model_sha256, "ctx", (int)p->n_ctx, "budget_kl",
-        json_tree_real(p->budget_kl), "kl_mean", json_tree_real(p->kl_mean), "folded", p->folded,
-        "n_layer", (int)p->set.n_layer, "n_kv", (int)p->set.n_kv, "n_pair", (int)p->set.n_pair,
-        "local_window", (int)p->local_window, "closed", (json_int_t)gateset_closed(&p->set),
-        "total", (json_int_t)gateset_total(&p->set), "layers_none",
-        (int)gateset_layers_none(&p->set), "heads_none", (int)gateset_heads_none(&p->set), "order",
-        order_to_json(p));
+    ZP_TRY(gateset_to_json(&p->set, position, &set, err));
+    json_t *j = plan_to_json(p, position, paths);
     zp_status status = ZP_OK;
-    if (!j || json_object_set_new(j, "used", json_integer((json_int_t)p->n_used)) != 0 ||
-        json_object_update(j, set) != 0)
+    if (!j || json_object_update(j, set) != 0)
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
                              "not enough memory for the plan document");
     if (status == ZP_OK) status = evapfile_dump(j, out, err);
     json_decref(j);
     json_decref(set);
     return status;
+}
+
+static zp_status read_flag(const json_t *j, const char *key, bool *out, zp_err *err)
+{
+    const json_t *v = json_object_get(j, key);
+    ZP_FAIL_IF(!json_is_boolean(v), err, ZP_BAD_INPUT, "field %s must be true or false", key);
+    *out = json_is_true(v);
+    return ZP_OK;
+}
+
+static zp_status read_real(const json_t *j, const char *key, double most, double *out, zp_err *err)
+{
+    const json_t *v = json_object_get(j, key);
+    *out = json_number_value(v);
+    ZP_FAIL_IF(!json_is_number(v) || !(*out >= 0.0 && *out <= most), err, ZP_BAD_INPUT,
+               "field %s must be a number in 0..%g", key, most);
+    return ZP_OK;
+}
+
+/* A count that follows from the rest: another value says that one of them was edited. */
+static zp_status check_count(const json_t *j, const char *key, uint32_t expected, zp_err *err)
+{
+    uint32_t told;
+    ZP_TRY(read_count(j, key, UINT32_MAX, &told, err));
+    ZP_FAIL_IF(told != expected, err, ZP_BAD_INPUT, "field %s is %u; the rest of the plan gives %u",
+               key, told, expected);
+    return ZP_OK;
 }
 
 static zp_status read_unit(struct unit *u, const json_t *item, const struct gateset *g, size_t at,
@@ -232,6 +285,8 @@ static zp_status read_unit(struct unit *u, const json_t *item, const struct gate
     while (k < 4 && (!kind || strcmp(kind, kind_names[k]) != 0)) k++;
     ZP_FAIL_IF(k == 4, err, ZP_BAD_INPUT, "order[%zu]: unknown kind; known: gate pair layer local",
                at);
+    ZP_FAIL_IF(json_array_size(item) != 4, err, ZP_BAD_INPUT,
+               "order[%zu]: expected kind, layer, KV head, pair", at);
     json_int_t n[3];
     const json_int_t most[3] = { g->n_layer, g->n_kv, g->n_pair };
     for (size_t i = 0; i < 3; i++) {
@@ -277,6 +332,20 @@ static zp_status read_closed(struct plan *p, const json_t *j, const struct zp_mo
     return status;
 }
 
+static zp_status check_counts(const struct plan *p, const json_t *j, const struct zp_model *m,
+                              zp_err *err)
+{
+    struct gate_counts n = gateset_count(&p->set, &m->position);
+    ZP_TRY(check_count(j, "n_layer", p->set.n_layer, err));
+    ZP_TRY(check_count(j, "n_kv", p->set.n_kv, err));
+    ZP_TRY(check_count(j, "n_pair", p->set.n_pair, err));
+    ZP_TRY(check_count(j, "closed", n.closed, err));
+    ZP_TRY(check_count(j, "total", n.total, err));
+    ZP_TRY(check_count(j, "layers_none", n.layers_none, err));
+    ZP_TRY(check_count(j, "heads_none", n.heads_none, err));
+    return check_count(j, "sinks", p->set.n_sink, err);
+}
+
 static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_model *m, zp_err *err)
 {
     const char *sha;
@@ -288,8 +357,13 @@ static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_mode
                m->sha256);
     ZP_TRY(read_count(j, "ctx", 1u << 24, &p->n_ctx, err));
     ZP_TRY(read_count(j, "local_window", 1u << 24, &p->local_window, err));
-    p->budget_kl = json_number_value(json_object_get(j, "budget_kl"));
-    p->kl_mean = json_number_value(json_object_get(j, "kl_mean"));
+    ZP_TRY(read_real(j, "budget_kl", MOST_BUDGET, &p->budget_kl, err));
+    ZP_TRY(read_real(j, "kl_mean", INFINITY, &p->kl_mean, err));
+    ZP_TRY(read_flag(j, "uniform", &p->uniform, err));
+    ZP_TRY(read_flag(j, "uniform_slow", &p->uniform_slow, err));
+    ZP_TRY(read_flag(j, "layers", &p->layers, err));
+    ZP_TRY(read_flag(j, "folds", &p->folds, err));
+    ZP_TRY(read_seen(j, &p->arena, &p->seen, &p->n_seen, err));
     p->model_sha256 = arena_strndup(&p->arena, sha, strlen(sha));
     const json_t *order = json_object_get(j, "order");
     ZP_FAIL_IF(!json_is_array(order), err, ZP_BAD_INPUT, "field order must be a list");
@@ -301,19 +375,8 @@ static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_mode
         ZP_TRY(read_unit(&p->units[i], json_array_get(order, i), &p->set, i, err));
     ZP_TRY(read_count(j, "used", (uint32_t)p->n_units, &used, err));
     p->n_used = used;
-    return read_closed(p, j, m, err);
-}
-
-zp_status evapfile_read_budget(const char *path, double *budget_kl, zp_err *err)
-{
-    json_t *root;
-    ZP_TRY(load(path, "zerope-plan", &root, err));
-    const json_t *v = json_object_get(root, "budget_kl");
-    *budget_kl = json_number_value(v);
-    json_decref(root);
-    ZP_FAIL_IF(!(*budget_kl > 0.0), err, ZP_BAD_INPUT,
-               "%s: budget_kl must be a number above 0; give one with --budget-kl", path);
-    return ZP_OK;
+    ZP_TRY(read_closed(p, j, m, err));
+    return check_counts(p, j, m, err);
 }
 
 zp_status evapfile_read_plan(struct plan *p, const char *path, const struct zp_model *m,

@@ -15,10 +15,9 @@ zp_status evapfile_write_scan(const struct scan *s, struct evapfile_paths paths,
 zp_status evapfile_read_scan(struct scan *s, const char *path, json_t **root,
                              struct evapfile_paths *paths, zp_err *err);
 
-zp_status evapfile_write_plan(const struct plan *p, struct evapfile_paths paths, const char *out,
-                              zp_err *err);
-/* The budget a plan was made for. */
-zp_status evapfile_read_budget(const char *path, double *budget_kl, zp_err *err);
+/* position: of the model the plan is for. */
+zp_status evapfile_write_plan(const struct plan *p, const struct position *position,
+                              struct evapfile_paths paths, const char *out, zp_err *err);
 zp_status evapfile_read_plan(struct plan *p, const char *path, const struct zp_model *m,
                              json_t **root, zp_err *err);
 

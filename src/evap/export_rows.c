@@ -22,14 +22,6 @@ struct rows_job {
     float *room;          /* (n_in) */
 };
 
-static zp_status take(struct gguf_edit *e, size_t count, size_t size, void *out, zp_err *err)
-{
-    void *p = arena_array(&e->arena, count, size);
-    ZP_FAIL_IF(!p, err, ZP_NO_MEMORY, "not enough memory for the rows to export");
-    memcpy(out, &p, sizeof p);
-    return ZP_OK;
-}
-
 /* ---- orders */
 
 /* Source row, inside its head, of each row of the target order (X2). */
@@ -54,7 +46,7 @@ static zp_status row_map(const struct export_rows *x, struct gguf_edit *e, uint3
 {
     const struct hparams *h = &x->m->h;
     uint32_t n_heads = query ? h->n_head : h->n_kv, group = n_heads / h->n_kv, source[1024];
-    ZP_TRY(take(e, (size_t)n_heads * h->d_head, sizeof **rows, rows, err));
+    ZP_TAKE(*rows, &e->arena, (size_t)n_heads * h->d_head, err, "the rows to export");
     *moves = false;
     for (uint32_t i = 0; i < n_heads; i++) {
         head_map(x, layer, i / group, source);
@@ -76,7 +68,7 @@ static zp_status query_scale(const struct export_rows *x, struct gguf_edit *e, u
     float all = magnified ? x->route->magnitude : 1.0f, *out;
     bool changes = false;
     *scale = NULL;
-    ZP_TRY(take(e, p->n_head, sizeof *out, &out, err));
+    ZP_TAKE(out, &e->arena, p->n_head, err, "the rows to export");
     for (uint32_t i = 0; i < p->n_head; i++) {
         out[i] = all * (given ? given[i] : 1.0f);
         changes = changes || out[i] != 1.0f;
@@ -131,11 +123,11 @@ static zp_status set_matrix(struct export_rows *x, struct gguf_edit *e,
     const struct quant_traits *to = type_of(x, from, scale != NULL);
     struct rows_job *j;
     if (!rows && to == from) return ZP_OK;
-    ZP_TRY(take(e, 1, sizeof *j, &j, err));
+    ZP_TAKE(j, &e->arena, 1, err, "the rows to export");
     *j = (struct rows_job){ .x = x, .name = t->name, .data = t->data, .from = from, .to = to,
                             .rows = rows, .scale = scale, .n_in = (size_t)t->ne[0],
                             .head_rows = x->m->h.d_head };
-    ZP_TRY(take(e, j->n_in, sizeof *j->room, &j->room, err));
+    ZP_TAKE(j->room, &e->arena, j->n_in, err, "the rows to export");
     struct gguf_edit_tensor out = { .name = t->name, .type = to->type, .n_dims = t->n_dims,
                                     .fill = fill_rows, .fill_arg = j };
     memcpy(out.ne, t->ne, sizeof out.ne);
@@ -152,7 +144,7 @@ static zp_status read_vector(struct gguf_edit *e, const struct gguf_tensor *t, u
     uint64_t have = t->ne[0] * gguf_tensor_rows(t);
     ZP_FAIL_IF(have != n, err, ZP_BAD_FILE, "tensor %s has %llu values; expected %llu", t->name,
                (unsigned long long)have, (unsigned long long)n);
-    ZP_TRY(take(e, (size_t)n, sizeof **out, out, err));
+    ZP_TAKE(*out, &e->arena, (size_t)n, err, "the rows to export");
     quant_dequantize_row(quant_traits_find(t->type), t->data, *out, (size_t)n);
     return ZP_OK;
 }
@@ -168,7 +160,7 @@ static zp_status set_bias(struct export_rows *x, struct gguf_edit *e, uint32_t l
     float *old, *moved;
     if (!t || (!rows && !scale)) return ZP_OK;
     ZP_TRY(read_vector(e, t, n, &old, err));
-    ZP_TRY(take(e, (size_t)n, sizeof *moved, &moved, err));
+    ZP_TAKE(moved, &e->arena, (size_t)n, err, "the rows to export");
     for (uint64_t r = 0; r < n; r++)
         moved[r] = old[rows ? rows[r] : r] * (scale ? scale[r / h->d_head] : 1.0f);
     return gguf_edit_set_tensor_f32(e, name, 1, &n, moved, err);
@@ -189,7 +181,7 @@ static zp_status set_gains(struct export_rows *x, struct gguf_edit *e, uint32_t 
     if (!t) return ZP_OK;
     bool one = gguf_tensor_rows(t) == 1 && t->ne[0] == d;
     ZP_TRY(read_vector(e, t, one ? d : n_heads * d, &old, err));
-    ZP_TRY(take(e, (size_t)d, sizeof *shared, &shared, err));
+    ZP_TAKE(shared, &e->arena, (size_t)d, err, "the rows to export");
     for (uint32_t i = 0; i < n_heads; i++) {
         head_map(x, layer, i / group, source);
         for (uint32_t c = 0; c < d; c++) {

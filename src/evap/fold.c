@@ -136,24 +136,30 @@ static uint32_t closed_slots(const struct fit *t, uint32_t kv, uint16_t *slots)
     return n;
 }
 
-/* Attention of the original at one query: p (at + 1), window respected. */
+/* Attention of the original at one query: p (at + 1), 0 where it does not look. */
 static void original_attention(const struct fit *t, const float *q_rot, const float *k_rot,
                                uint32_t head, uint32_t at, float *p)
 {
     const struct hparams *h = &t->c->model->h;
     uint32_t kv = head / (h->n_head / h->n_kv);
-    uint32_t lo = position_reach(&t->c->model->position, t->layer, kv, at);
+    const struct position *pos = &t->c->model->position;
+    struct sight sees = sight_of(pos, t->layer, pos->heads[t->layer * h->n_kv + kv].window,
+                                 pos->n_sink, at);
+    uint32_t lo = sees.lo, sinks = sees.n_visible - (at + 1 - lo);
     float max = -INFINITY, sum = 0.0f,
-          scale = position_query_scale(&t->c->model->position, t->layer, head, at + 1 - lo);
-    for (uint32_t j = lo; j <= at; j++) {
+          scale = position_query_scale(pos, t->layer, head, sees.n_visible);
+    for (uint32_t j = 0; j <= at; j++) {
+        p[j] = 0.0f;
+        if (j >= sinks && j < lo) continue;
         const float *k = k_rot + ((size_t)j * h->n_kv + kv) * h->d_head;
         float dot = 0.0f;
         for (uint32_t c = 0; c < h->d_head; c++) dot += q_rot[c] * k[c];
         p[j] = dot * scale;
         max = p[j] > max ? p[j] : max;
     }
-    for (uint32_t j = lo; j <= at; j++) sum += p[j] = expf(p[j] - max);
-    for (uint32_t j = 0; j <= at; j++) p[j] = j < lo ? 0.0f : p[j] / sum;
+    for (uint32_t j = 0; j <= at; j++)
+        if (j < sinks || j >= lo) sum += p[j] = expf(p[j] - max);
+    for (uint32_t j = 0; j <= at; j++) p[j] /= sum;
 }
 
 /* Features and target of key j: feature (n + 1), the target last. */
@@ -335,33 +341,25 @@ static zp_status layer_qk(struct fit *t, zp_err *err)
     return ZP_OK;
 }
 
-static zp_status take(struct fit *t, void *out, size_t count, size_t size, zp_err *err)
-{
-    void *p = arena_array(&t->arena, count, size);
-    ZP_FAIL_IF(!p, err, ZP_NO_MEMORY, "not enough memory for the fold of closed pairs");
-    memcpy(out, &p, sizeof p);
-    return ZP_OK;
-}
-
 static zp_status fit_layers(struct fit *t, zp_err *err)
 {
     const struct hparams *h = &t->c->model->h;
     size_t n = 2 * (size_t)t->f->n_pair, tokens = (size_t)t->n_windows * t->n_tok;
-    ZP_TRY(take(t, &t->q, tokens * h->n_head * h->d_head, sizeof(float), err));
-    ZP_TRY(take(t, &t->k, tokens * h->n_kv * h->d_head, sizeof(float), err));
-    ZP_TRY(take(t, &t->k_rot, tokens * h->n_kv * h->d_head, sizeof(float), err));
+    ZP_TAKE(t->q, &t->arena, tokens * h->n_head * h->d_head, err, "the fold of closed pairs");
+    ZP_TAKE(t->k, &t->arena, tokens * h->n_kv * h->d_head, err, "the fold of closed pairs");
+    ZP_TAKE(t->k_rot, &t->arena, tokens * h->n_kv * h->d_head, err, "the fold of closed pairs");
     uint32_t threads = pool_threads(t->c->engine->pool);
-    ZP_TRY(take(t, &t->rooms, threads, sizeof *t->rooms, err));
+    ZP_TAKE(t->rooms, &t->arena, threads, err, "the fold of closed pairs");
     for (uint32_t i = 0; i < threads; i++) {
         struct room *r = &t->rooms[i];
-        ZP_TRY(take(t, &r->a, n * n, sizeof(double), err));
-        ZP_TRY(take(t, &r->matrix, n * n, sizeof(double), err));
-        ZP_TRY(take(t, &r->b, n, sizeof(double), err));
-        ZP_TRY(take(t, &r->mean, n + 1, sizeof(float), err));
-        ZP_TRY(take(t, &r->part, (n + 1) * (n + 1), sizeof(float), err));
-        ZP_TRY(take(t, &r->feature, n + 1, sizeof(float), err));
-        ZP_TRY(take(t, &r->p, t->n_tok, sizeof(float), err));
-        ZP_TRY(take(t, &r->cs, n, sizeof(float), err));
+        ZP_TAKE(r->a, &t->arena, n * n, err, "the fold of closed pairs");
+        ZP_TAKE(r->matrix, &t->arena, n * n, err, "the fold of closed pairs");
+        ZP_TAKE(r->b, &t->arena, n, err, "the fold of closed pairs");
+        ZP_TAKE(r->mean, &t->arena, n + 1, err, "the fold of closed pairs");
+        ZP_TAKE(r->part, &t->arena, (n + 1) * (n + 1), err, "the fold of closed pairs");
+        ZP_TAKE(r->feature, &t->arena, n + 1, err, "the fold of closed pairs");
+        ZP_TAKE(r->p, &t->arena, t->n_tok, err, "the fold of closed pairs");
+        ZP_TAKE(r->cs, &t->arena, n, err, "the fold of closed pairs");
     }
     for (t->layer = 0; t->layer < h->n_layer; t->layer++) {
         ZP_TRY(layer_qk(t, err));

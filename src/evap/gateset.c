@@ -62,6 +62,14 @@ void gateset_release(struct zp_engine *e)
     e->forward.n_sink = 0;
 }
 
+struct sight sight_of(const struct position *p, uint32_t layer, uint32_t window, uint32_t n_sink,
+                      uint32_t at)
+{
+    uint32_t own = p->window[layer], w = own && (!window || own < window) ? own : window;
+    uint32_t lo = w == 0 || at + 1 <= w ? 0 : at + 1 - w, sinks = window ? n_sink : 0;
+    return (struct sight){ lo, at + 1 - lo + (sinks < lo ? sinks : lo) };
+}
+
 size_t gateset_closed(const struct gateset *g)
 {
     size_t n = 0;
@@ -83,32 +91,36 @@ static bool head_is_closed(const struct gateset *g, uint32_t head)
     return true;
 }
 
-uint32_t gateset_heads_none(const struct gateset *g)
+struct gate_counts gateset_count(const struct gateset *g, const struct position *p)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < g->n_layer * g->n_kv; i++) n += head_is_closed(g, i);
-    return n;
-}
-
-uint32_t gateset_layers_none(const struct gateset *g)
-{
-    uint32_t n = 0;
+    struct gate_counts n;
+    position_gates(p, &n.total, &n.closed, &n.layers_none, &n.heads_none, &n.heads_local);
+    n.layers_none = n.heads_none = 0;
+    n.heads_local = gateset_heads_local(g);
     for (uint32_t l = 0; l < g->n_layer; l++) {
-        bool all = true;
-        for (uint32_t k = 0; k < g->n_kv; k++) all = all && head_is_closed(g, l * g->n_kv + k);
-        n += all;
+        uint32_t none = 0;
+        if (position_layer_has_bias(p, l)) continue; /* its gates are no pairs: as the file has them */
+        for (uint32_t h = l * g->n_kv; h < (l + 1) * g->n_kv; h++) {
+            uint32_t open = 0;
+            for (uint32_t i = 0; i < g->n_pair; i++) open += g->open[(size_t)h * g->n_pair + i];
+            n.closed += p->heads[h].n_open - open;
+            none += head_is_closed(g, h);
+        }
+        n.heads_none += none;
+        n.layers_none += none == g->n_kv;
     }
     return n;
 }
 
-zp_status gateset_to_json(const struct gateset *g, json_t **out, zp_err *err)
+zp_status gateset_to_json(const struct gateset *g, const struct position *p, json_t **out,
+                          zp_err *err)
 {
     json_t *closed = json_array(), *local = json_array();
     for (uint32_t l = 0; l < g->n_layer; l++)
         for (uint32_t k = 0; k < g->n_kv; k++) {
             uint32_t w = g->window[l * g->n_kv + k];
             if (w) local = json_tree_add(local, json_pack("[iii]", (int)l, (int)k, (int)w));
-            for (uint32_t i = 0; i < g->n_pair; i++)
+            for (uint32_t i = 0; i < g->n_pair && !position_layer_has_bias(p, l); i++)
                 if (!g->open[gateset_at(g, l, k, i)])
                     closed = json_tree_add(closed, json_pack("[iii]", (int)l, (int)k, (int)i));
         }

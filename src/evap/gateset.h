@@ -30,11 +30,25 @@ static inline size_t gateset_total(const struct gateset *g)
 }
 size_t gateset_closed(const struct gateset *g);
 uint32_t gateset_heads_local(const struct gateset *g);
-uint32_t gateset_heads_none(const struct gateset *g);
-uint32_t gateset_layers_none(const struct gateset *g);
 
-/* Closed gates as [[layer, kv, pair], ...], local heads as [[layer, kv, window], ...]. */
-zp_status gateset_to_json(const struct gateset *g, json_t **out, zp_err *err);
+/* As zp_model_describe will count them in a file written from the set; p: of the model it is for. */
+struct gate_counts {
+    uint32_t total, closed, layers_none, heads_none, heads_local;
+};
+struct gate_counts gateset_count(const struct gateset *g, const struct position *p);
+
+/* What a query at `at` sees: positions below the sinks and from lo on, n_visible in all. window: of
+ * the head, 0 = unlimited; a layer's own window has no sinks. */
+struct sight {
+    uint32_t lo, n_visible;
+};
+struct sight sight_of(const struct position *p, uint32_t layer, uint32_t window, uint32_t n_sink,
+                      uint32_t at);
+
+/* Closed gates as [[layer, kv, pair], ...], local heads as [[layer, kv, window], ...]. Layers with a
+ * distance bias have no pairs. */
+zp_status gateset_to_json(const struct gateset *g, const struct position *p, json_t **out,
+                          zp_err *err);
 zp_status gateset_from_json(struct gateset *g, const json_t *closed, const json_t *local,
                             zp_err *err);
 

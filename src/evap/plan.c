@@ -2,8 +2,8 @@
  * Owns: the order of units and how far it is followed. Does not know: files, held-out text.
  * N1 a plan's KL is measured on the whole model with everything in it closed at once, at the plan's
  *    own length.
- * N2 after part of the order is closed the rest is ranked anew, given what is closed (errors
- *    interact). */
+ * N2 after part of the order of gates or local heads stands, the rest is ranked anew, given that
+ *    (errors interact). Pairs and layers keep the scan's order. */
 #include "evap/plan.h"
 
 #include <math.h>
@@ -23,12 +23,25 @@ static zp_status init(struct plan *p, const struct scan *s, const zp_plan_option
     p->n_ctx = s->n_ctx;
     p->budget_kl = o->budget_kl;
     p->local_window = o->local_window;
+    p->uniform = o->uniform, p->uniform_slow = o->uniform_slow, p->layers = o->layers;
+    p->folds = !o->no_fold;
     size_t heads = (size_t)s->n_layer * s->n_kv;
     p->units = arena_array(&p->arena, heads * s->n_pair + heads + s->n_layer + s->n_pair,
                            sizeof *p->units);
     p->model_sha256 = arena_strndup(&p->arena, s->model_sha256, strlen(s->model_sha256));
     ZP_FAIL_IF(!p->units || !p->model_sha256, err, ZP_NO_MEMORY, "not enough memory for the plan");
     return gateset_open(&p->set, position, err);
+}
+
+zp_status plan_check_options(const zp_plan_options *o, uint32_t n_ctx, zp_err *err)
+{
+    int choices = o->uniform + o->uniform_slow + o->layers + (o->local_window != 0);
+    ZP_FAIL_IF(choices > 1, err, ZP_USAGE,
+               "--uniform, --uniform-slow, --layers and --local exclude each other");
+    ZP_FAIL_IF(o->local_window >= n_ctx, err, ZP_USAGE,
+               "--local %u shortens no head at %u tokens: it must be below -c", o->local_window,
+               n_ctx);
+    return ZP_OK;
 }
 
 void plan_free(struct plan *p)
@@ -58,7 +71,8 @@ static void use_unit(const struct plan *p, struct gateset *g, const struct unit 
     if (u->kind == UNIT_LAYER)
         memset(g->open + gateset_at(g, u->layer, 0, 0), 0, (size_t)g->n_kv * g->n_pair);
     if (u->kind == UNIT_LOCAL) {
-        g->window[u->layer * g->n_kv + u->kv] = p->local_window;
+        uint32_t *w = &g->window[u->layer * g->n_kv + u->kv];
+        if (*w == 0 || *w > p->local_window) *w = p->local_window; /* never wider */
         g->n_sink = SCAN_SINKS;
     }
 }
@@ -124,42 +138,8 @@ static void rank_local(struct plan *p, const struct scan *s)
 
 /* ---- search ---------------------------------------------------------------------------------- */
 
-static zp_status measure(struct plan *p, struct calib *c, struct fold *fold, size_t n, double *kl,
-                         zp_err *err)
-{
-    ZP_TRY(plan_use(p, c, fold, n, err));
-    ZP_TRY(calib_kl(c, &p->set, 0, (uint32_t)c->windows.n, kl, err));
-    p->kl_mean = *kl;
-    return ZP_OK;
-}
-
-/* Halvings until `range` units are no more than the grain. */
-static uint64_t steps_of(size_t range, size_t grain)
-{
-    uint64_t n = 0;
-    for (; range > grain; range /= 2) n++;
-    return n;
-}
-
-zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi,
-                      size_t grain, double target, zp_err *err)
-{
-    double kl_lo = p->kl_mean;
-    for (uint64_t step = 1; hi - lo > grain; step++) {
-        size_t mid = lo + (hi - lo + 1) / 2; /* above lo: the range shrinks each time */
-        uint64_t more = steps_of(hi - mid, grain);
-        double kl;
-        ZP_TRY(measure(p, c, fold, mid, &kl, err));
-        ZP_TRY(calib_step(c, "how far the order fits", step, step + more, err));
-        if (kl <= target) lo = mid, kl_lo = kl;
-        else hi = mid - 1;
-    }
-    ZP_TRY(plan_use(p, c, fold, lo, err));
-    p->kl_mean = kl_lo;
-    return ZP_OK;
-}
-
-zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err)
+static zp_status close_first(struct plan *p, struct calib *c, struct fold *fold, size_t n,
+                             zp_err *err)
 {
     struct gateset g;
     ZP_TRY(plan_set(p, &c->model->position, n, &g, err));
@@ -173,6 +153,38 @@ zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n,
     return ZP_OK;
 }
 
+zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err)
+{
+    ZP_TRY(close_first(p, c, fold, n, err));
+    return calib_kl(c, &p->set, 0, (uint32_t)c->windows.n, &p->kl_mean, err);
+}
+
+/* Halvings until `range` units are no more than the grain. */
+static uint64_t steps_of(size_t range, size_t grain)
+{
+    uint64_t n = 0;
+    for (; range > grain; range /= 2) n++;
+    return n;
+}
+
+zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t lo, size_t hi,
+                      size_t grain, double target, zp_err *err)
+{
+    double kl_lo = NAN; /* lo is not measured yet */
+    for (uint64_t step = 1; hi - lo > grain; step++) {
+        size_t mid = lo + (hi - lo + 1) / 2; /* above lo: the range shrinks each time */
+        uint64_t more = steps_of(hi - mid, grain);
+        ZP_TRY(plan_use(p, c, fold, mid, err));
+        ZP_TRY(calib_step(c, "how far the order fits", step, step + more, err));
+        if (p->kl_mean <= target) lo = mid, kl_lo = p->kl_mean;
+        else hi = mid - 1;
+    }
+    if (isnan(kl_lo)) return plan_use(p, c, fold, lo, err);
+    if (p->n_used != lo) ZP_TRY(close_first(p, c, fold, lo, err));
+    p->kl_mean = kl_lo;
+    return ZP_OK;
+}
+
 /* Local errors again, given the first `kept` units, and the gates behind them in their new
  * order. */
 static zp_status rank_again(struct plan *p, struct calib *c, const struct scan *s, size_t kept,
@@ -182,9 +194,9 @@ static zp_status rank_again(struct plan *p, struct calib *c, const struct scan *
     struct scanlocal *local = NULL;
     double *importance = mem_array(MEM_EVAP, gateset_total(&p->set), sizeof *importance);
     ZP_FAIL_IF(!importance, err, ZP_NO_MEMORY, "not enough memory for the plan");
-    zp_status status = plan_use(p, c, NULL, kept, err);
+    zp_status status = close_first(p, c, NULL, kept, err);
     if (status == ZP_OK) status = local_errors_open(&now, s->n_layer, s->n_kv, s->n_pair, err);
-    if (status == ZP_OK) status = scanlocal_open(&local, c, s->n_queries, 0, 0, err);
+    if (status == ZP_OK) status = scanlocal_open(&local, c, err);
     if (status == ZP_OK) status = scanlocal_run(local, &p->set, s->n_windows_local, &now, err);
     if (status == ZP_OK) {
         scan_importance(s, &now, &p->set, importance);
@@ -202,9 +214,9 @@ static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *
                             struct fold *fold, size_t kept, double target, zp_err *err)
 {
     size_t total = gateset_total(&p->set), grain = total / 64 + 1;
-    ZP_TRY(plan_use(p, c, NULL, kept, err));
+    ZP_TRY(close_first(p, c, NULL, kept, err));
     rank_gates(p, &p->set, s->importance, kept);
-    if (isinf(target)) return measure(p, c, fold, p->n_units, &p->kl_mean, err);
+    if (isinf(target)) return plan_use(p, c, fold, p->n_units, err);
     ZP_TRY(plan_search(p, c, NULL, kept, p->n_units, grain * 2, target, err));
     size_t used = p->n_used - kept;
     ZP_TRY(rank_again(p, c, s, kept + used * 3 / 4, err));
@@ -214,12 +226,13 @@ static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *
     return ZP_OK;
 }
 
-/* The heads behind the first `kept` by what each costs on top of those (N2). */
+/* The heads behind the first `kept` by the KL of each on top of those; the rise of lost retrieval is
+ * the scan's, of each head alone. */
 static zp_status rank_local_again(struct plan *p, struct calib *c, const struct scan *s,
                                   size_t kept, zp_err *err)
 {
     double kl_kept;
-    ZP_TRY(plan_use(p, c, NULL, kept, err));
+    ZP_TRY(close_first(p, c, NULL, kept, err));
     ZP_TRY(calib_restart_at(c, &p->set, err));
     ZP_TRY(calib_kl(c, &p->set, 0, c->n_restart, &kl_kept, err));
     for (size_t i = kept; i < p->n_units; i++) {
@@ -256,13 +269,6 @@ static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s
                            const zp_plan_options *o, struct fold *fold, double target, zp_err *err)
 {
     ZP_TRY(init(p, s, o, &c->model->position, err));
-    ZP_FAIL_IF(strcmp(s->model_sha256, c->model->sha256) != 0, err, ZP_BAD_INPUT,
-               "the scan was made of another model (hash %.12s, this file has %.12s)",
-               s->model_sha256, c->model->sha256);
-    ZP_FAIL_IF(o->local_window && s->local_window != o->local_window, err, ZP_BAD_INPUT,
-               "the scan measured local heads for a reach of %u; the plan wants %u: scan again "
-               "with --local %u",
-               s->local_window, o->local_window, o->local_window);
     if (fold) fold_remove(fold, c);
     if (o->uniform || o->uniform_slow) {
         rank_pairs(p, s, o->uniform_slow);
@@ -281,6 +287,7 @@ zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const
                     struct fold *fold, double target, zp_err *err)
 {
     zp_status status = plan_fill(p, c, s, o, fold, target, err);
+    if (status == ZP_OK) status = docs_seen(&c->docs, &p->arena, &p->seen, &p->n_seen, err);
     if (status != ZP_OK) plan_free(p);
     return status;
 }

@@ -15,20 +15,25 @@ struct unit {
 
 struct plan {
     uint32_t n_ctx, local_window;
-    double budget_kl, kl_mean; /* kl_mean: measured on the planning windows */
-    bool folded;
+    double budget_kl, kl_mean; /* kl_mean: of the outcome, measured on the planning windows */
+    bool uniform, uniform_slow, layers; /* as asked: what the first units are */
+    bool folds, folded; /* a fold is wanted; it changes something */
     struct unit *units; /* in closing order: the first n_used are closed */
     size_t n_units, n_used;
     struct gateset set; /* the outcome */
     char *model_sha256;
+    uint64_t *seen; /* (n_seen) documents read on the way (docs_seen) */
+    size_t n_seen;
     struct arena arena;
 };
 
+/* Contradictory wishes, or a reach of local heads that shortens nothing: ZP_USAGE. */
+zp_status plan_check_options(const zp_plan_options *o, uint32_t n_ctx, zp_err *err);
 /* Makes a plan with KL <= target on the planning windows. fold is fitted for the outcome and left
  * installed in the calibration engine where folding is possible and wanted. */
 zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o,
                     struct fold *fold, double target, zp_err *err);
-/* Closes the first n units; re-fits the fold. */
+/* Closes the first n units, re-fits the fold and measures. */
 zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err);
 /* What the first n units of the order close in a model. */
 zp_status plan_set(const struct plan *p, const struct position *position, size_t n,

@@ -18,25 +18,19 @@
 
 static const double no_rise = 0.005; /* nats a token of the answer */
 
-static zp_status take(struct scan *s, double **out, size_t n, zp_err *err)
-{
-    *out = arena_array(&s->arena, n, sizeof **out);
-    ZP_FAIL_IF(!*out, err, ZP_NO_MEMORY, "not enough memory for the scan");
-    return ZP_OK;
-}
-
 zp_status scan_place(struct scan *s, uint32_t n_layer, uint32_t n_kv, uint32_t n_pair, zp_err *err)
 {
     size_t heads = (size_t)n_layer * n_kv;
     s->n_layer = n_layer, s->n_kv = n_kv, s->n_pair = n_pair;
     s->arena.tag = MEM_EVAP;
     ZP_TRY(local_errors_open(&s->local, n_layer, n_kv, n_pair, err));
-    ZP_TRY(take(s, &s->kl_layer, n_layer, err));
-    ZP_TRY(take(s, &s->kl_head, heads, err));
-    ZP_TRY(take(s, &s->kl_pair, n_pair, err));
-    ZP_TRY(take(s, &s->importance, heads * n_pair, err));
-    ZP_TRY(take(s, &s->kl_local, heads, err));
-    return take(s, &s->nll_rise, heads, err);
+    ZP_TAKE(s->kl_layer, &s->arena, n_layer, err, "the scan");
+    ZP_TAKE(s->kl_head, &s->arena, heads, err, "the scan");
+    ZP_TAKE(s->kl_pair, &s->arena, n_pair, err, "the scan");
+    ZP_TAKE(s->importance, &s->arena, heads * n_pair, err, "the scan");
+    ZP_TAKE(s->kl_local, &s->arena, heads, err, "the scan");
+    ZP_TAKE(s->nll_rise, &s->arena, heads, err, "the scan");
+    return ZP_OK;
 }
 
 void scan_free(struct scan *s)
@@ -135,16 +129,14 @@ static const struct retrieval_case *probe_at(const struct probes *p, size_t i)
     return i < p->sets[0].n ? &p->sets[0].cases[i] : &p->sets[1].cases[i - p->sets[0].n];
 }
 
-/* Of each kind; told before anything is measured. */
-enum { PROBES_EACH = 4 };
-
+/* Told before anything is measured. */
 static zp_status check_probes(const struct calib *c, uint64_t seed, zp_err *err)
 {
     size_t most = 0;
     for (int k = 0; k < 2; k++) {
         size_t least;
         ZP_TRY(retrieval_least_ctx(c->model, (enum retrieval_kind)k, RETRIEVAL_CALIBRATION,
-                                   PROBES_EACH, seed, &least, err));
+                                   SCAN_PROBES, seed, &least, err));
         if (least > most) most = least;
     }
     ZP_FAIL_IF(most > c->n_ctx, err, ZP_BAD_INPUT,
@@ -214,8 +206,8 @@ static zp_status measure_local(struct scan *s, struct calib *c, const struct gat
     for (uint32_t i = 0; i < heads; i++) {
         struct gateset g;
         uint32_t layer = i / s->n_kv;
-        if (c->model->position.window[layer] !=
-            0) { /* the layer is windowed already: nothing to shorten */
+        uint32_t has = file->window[i]; /* nothing to shorten: windowed layer, or local already */
+        if (c->model->position.window[layer] || (has && has <= s->local_window)) {
             s->kl_local[i] = s->nll_rise[i] = -1.0;
             continue;
         }
@@ -235,7 +227,7 @@ static zp_status scan_local_heads(struct scan *s, struct calib *c, const struct 
                                   uint64_t seed, zp_err *err)
 {
     struct probes p = { 0 };
-    zp_status status = probes_fill(&p, c, PROBES_EACH, seed, err);
+    zp_status status = probes_fill(&p, c, SCAN_PROBES, seed, err);
     if (status == ZP_OK) status = measure_local(s, c, file, &p, err);
     probes_free(&p);
     return status;
@@ -243,13 +235,19 @@ static zp_status scan_local_heads(struct scan *s, struct calib *c, const struct 
 
 /* ---- importance ------------------------------------------------------------------------------ */
 
+/* KL of the head for each unit of its local error. */
+static double worth_of(const struct scan *s, size_t head)
+{
+    double all = (double)s->local.all[head];
+    return all > 0.0 && s->kl_head[head] > 0.0 ? s->kl_head[head] / all : 0.0;
+}
+
 void scan_importance(const struct scan *s, const struct local_errors *now,
                      const struct gateset *set, double *out)
 {
     size_t heads = (size_t)s->n_layer * s->n_kv;
     for (size_t h = 0; h < heads; h++) {
-        double all = (double)s->local.all[h],
-               worth = all > 0.0 && s->kl_head[h] > 0.0 ? s->kl_head[h] / all : 0.0;
+        double worth = worth_of(s, h);
         for (uint32_t i = 0; i < s->n_pair; i++) {
             size_t at = h * s->n_pair + i;
             double rise = (double)now->gate[at] - (double)now->now[h];
@@ -258,11 +256,8 @@ void scan_importance(const struct scan *s, const struct local_errors *now,
     }
     for (uint32_t i = 0; i < s->n_pair; i++) {
         double sum = 0.0;
-        for (size_t h = 0; h < heads; h++) {
-            double all = (double)s->local.all[h],
-                   worth = all > 0.0 && s->kl_head[h] > 0.0 ? s->kl_head[h] / all : 0.0;
-            sum += (double)s->local.gate[h * s->n_pair + i] * worth;
-        }
+        for (size_t h = 0; h < heads; h++)
+            sum += (double)s->local.gate[h * s->n_pair + i] * worth_of(s, h);
         double factor = sum > 0.0 && s->kl_pair[i] > 0.0 ? sqrt(s->kl_pair[i] / sum) : 1.0;
         for (size_t h = 0; h < heads; h++) out[h * s->n_pair + i] *= factor;
     }
@@ -272,7 +267,7 @@ static zp_status measure(struct scan *s, struct calib *c, const zp_scan_options 
                          const struct gateset *file, zp_err *err)
 {
     struct scanlocal *local;
-    ZP_TRY(scanlocal_open(&local, c, s->n_queries, o->local_window, SCAN_SINKS, err));
+    ZP_TRY(scanlocal_open(&local, c, err));
     zp_status status = scanlocal_run(local, file, s->n_windows_local, &s->local, err);
     scanlocal_close(local);
     ZP_TRY(status);
@@ -298,12 +293,12 @@ static zp_status measure_all(struct scan *s, struct calib *c, const zp_scan_opti
     s->local_window = o->local_window;
     s->n_windows_local = (uint32_t)c->windows.n;
     s->n_windows_kl = o->n_windows_kl < c->n_restart ? o->n_windows_kl : c->n_restart;
-    s->n_queries = 32;
     ZP_TRY(copy_text(s, &s->model_sha256, c->model->sha256, err));
     ZP_TRY(gateset_open(&file, &c->model->position, err));
     zp_status status = measure(s, c, o, &file, err);
     gateset_free(&file);
-    return status;
+    ZP_TRY(status);
+    return docs_seen(&c->docs, &s->arena, &s->seen, &s->n_seen, err);
 }
 
 zp_status scan_measure(struct scan *s, struct calib *c, const zp_scan_options *o, zp_err *err)

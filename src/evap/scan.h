@@ -8,10 +8,11 @@
 
 /* First positions that a local head keeps: one page of KV, which is held whole for any of them. */
 enum { SCAN_SINKS = KERN_TILE };
+enum { SCAN_PROBES = 4 }; /* retrieval prompts of each kind that rank local heads */
 
 struct scan {
     uint32_t n_layer, n_kv, n_pair, n_ctx, local_window;
-    uint32_t n_windows_local, n_windows_kl, n_queries;
+    uint32_t n_windows_local, n_windows_kl;
     struct local_errors local;
     double *kl_layer;   /* (n_layer) KL with all pairs of the layer closed; -1 = nothing open */
     double *kl_head;    /* (n_layer, n_kv) the same for one KV head */
@@ -22,6 +23,8 @@ struct scan {
     double *nll_rise; /* (n_layer, n_kv) rise in NLL of retrieval answers, nats a token */
     struct arena arena;
     char *model_sha256;
+    uint64_t *seen; /* (n_seen) documents read on the way (docs_seen) */
+    size_t n_seen;
 };
 
 zp_status scan_measure(struct scan *s, struct calib *c, const zp_scan_options *o, zp_err *err);

@@ -17,19 +17,20 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROW_ORIGINAL, ROW_NOW, ROW_ALL, ROW_LOCAL, ROW_FIRST_PAIR };
+enum { QUERIES = 32 }; /* of each window */
+enum { ROW_ORIGINAL, ROW_ALL, ROW_NOW, ROW_FIRST_PAIR };
 
 struct room {             /* of one worker */
     float *q, *o, *m, *l; /* (rows, 2d), (rows, 2d), (rows), (rows) */
     float *delta, *image; /* (rows, d): o' - o and G (o' - o) */
     uint32_t *lo, *hi;
     float *cs_all, *cs_room, *rotated;
-    double *gate, *head; /* (n_kv, n_pair), (n_kv, 4): the sums of the query in work */
+    double *gate, *head; /* (n_kv, n_pair), (n_kv, ROW_FIRST_PAIR): sums of the query in work */
 };
 
 struct scanlocal {
     struct calib *c;
-    uint32_t n_queries, local_window, n_sink, rows;
+    uint32_t rows;
     float *x[2];                   /* stream before and after a layer (n_ctx, d_model) */
     float *q, *k, *v;              /* (n_ctx, heads, d) before the rotation */
     float *tiles;                  /* (n_kv, n_tiles, [K 2d x 64 | V 64 x 2d]) */
@@ -37,7 +38,7 @@ struct scanlocal {
     struct kern_mat *gram;         /* (n_layer, n_head) */
     float *gram_memory;
     struct room *rooms;
-    double *gate, *head; /* (n_queries, n_kv, n_pair), (n_queries, n_kv, 4) */
+    double *gate, *head; /* (QUERIES, n_kv, n_pair), (QUERIES, n_kv, ROW_FIRST_PAIR) */
     struct arena arena;
     /* the window and layer in work */
     const struct gateset *set;
@@ -49,8 +50,8 @@ zp_status local_errors_open(struct local_errors *e, uint32_t n_layer, uint32_t n
 {
     size_t heads = (size_t)n_layer * n_kv;
     memset(e, 0, sizeof *e);
-    float **parts[] = { &e->gate, &e->now, &e->all, &e->local, &e->output };
-    size_t sizes[] = { heads * n_pair, heads, heads, heads, n_layer };
+    float **parts[] = { &e->gate, &e->now, &e->all, &e->output };
+    size_t sizes[] = { heads * n_pair, heads, heads, n_layer };
     for (size_t i = 0; i < ZP_COUNT(parts); i++)
         if (!(*parts[i] = mem_zalloc(MEM_EVAP, sizes[i] * sizeof(float)))) {
             local_errors_free(e);
@@ -61,19 +62,11 @@ zp_status local_errors_open(struct local_errors *e, uint32_t n_layer, uint32_t n
 
 void local_errors_free(struct local_errors *e)
 {
-    mem_free(e->gate), mem_free(e->now), mem_free(e->all), mem_free(e->local), mem_free(e->output);
+    mem_free(e->gate), mem_free(e->now), mem_free(e->all), mem_free(e->output);
     memset(e, 0, sizeof *e);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
-
-static zp_status take(struct scanlocal *s, void *out, size_t count, size_t size, zp_err *err)
-{
-    void *p = arena_array(&s->arena, count, size);
-    ZP_FAIL_IF(!p, err, ZP_NO_MEMORY, "not enough memory for the local scan");
-    memcpy(out, &p, sizeof p);
-    return ZP_OK;
-}
 
 static zp_status take_room(struct scanlocal *s, struct room *r, zp_err *err)
 {
@@ -84,17 +77,18 @@ static zp_status take_room(struct scanlocal *s, struct room *r, zp_err *err)
     ZP_TRY(kern_mat_plan(&gram, QUANT_F32, d, d, true, err));
     size_t packing = kern_mat_pack_scratch(&gram) / sizeof(float),
            delta = rows * d > packing ? rows * d : packing;
-    ZP_TRY(take(s, &r->q, rows * 2 * d, sizeof(float), err));
-    ZP_TRY(take(s, &r->o, rows * 2 * d, sizeof(float), err));
-    ZP_TRY(take(s, &r->m, rows, sizeof(float), err));
-    ZP_TRY(take(s, &r->l, rows, sizeof(float), err));
-    ZP_TRY(take(s, &r->delta, delta, sizeof(float), err));
-    ZP_TRY(take(s, &r->image, rows * d, sizeof(float), err));
-    ZP_TRY(take(s, &r->lo, rows, sizeof(uint32_t), err));
-    ZP_TRY(take(s, &r->hi, rows, sizeof(uint32_t), err));
-    ZP_TRY(take(s, &r->cs_all, 2 * pairs, sizeof(float), err));
-    ZP_TRY(take(s, &r->cs_room, 2 * pairs, sizeof(float), err));
-    return take(s, &r->rotated, d, sizeof(float), err);
+    ZP_TAKE(r->q, &s->arena, rows * 2 * d, err, "the local scan");
+    ZP_TAKE(r->o, &s->arena, rows * 2 * d, err, "the local scan");
+    ZP_TAKE(r->m, &s->arena, rows, err, "the local scan");
+    ZP_TAKE(r->l, &s->arena, rows, err, "the local scan");
+    ZP_TAKE(r->delta, &s->arena, delta, err, "the local scan");
+    ZP_TAKE(r->image, &s->arena, rows * d, err, "the local scan");
+    ZP_TAKE(r->lo, &s->arena, rows, err, "the local scan");
+    ZP_TAKE(r->hi, &s->arena, rows, err, "the local scan");
+    ZP_TAKE(r->cs_all, &s->arena, 2 * pairs, err, "the local scan");
+    ZP_TAKE(r->cs_room, &s->arena, 2 * pairs, err, "the local scan");
+    ZP_TAKE(r->rotated, &s->arena, d, err, "the local scan");
+    return ZP_OK;
 }
 
 /* G of every head from the rows of W_o; sums in float are fine: G only weighs errors. */
@@ -126,7 +120,7 @@ static zp_status make_grams(struct scanlocal *s, zp_err *err)
     struct kern_mat one;
     ZP_TRY(kern_mat_plan(&one, QUANT_F32, h->d_head, h->d_head, true, err));
     size_t bytes = (kern_mat_bytes(&one) + 63) / 64 * 64;
-    ZP_TRY(take(s, &s->gram, n, sizeof *s->gram, err));
+    ZP_TAKE(s->gram, &s->arena, n, err, "the local scan");
     ZP_ALLOC(s->gram_memory, MEM_EVAP, n * bytes / sizeof(float), err,
              "output norms of the local scan");
     for (size_t i = 0; i < n; i++) {
@@ -144,8 +138,8 @@ static zp_status place_tiles(struct scanlocal *s, zp_err *err)
            half = (size_t)KERN_TILE * 2 * h->d_head;
     ZP_ALLOC(s->tiles, MEM_EVAP, h->n_kv * n_tiles * 2 * half, err, "tiles of the local scan");
     memset(s->tiles, 0, h->n_kv * n_tiles * 2 * half * sizeof *s->tiles);
-    ZP_TRY(take(s, &s->k_tile, h->n_kv * n_tiles, sizeof(void *), err));
-    ZP_TRY(take(s, &s->v_tile, h->n_kv * n_tiles, sizeof(void *), err));
+    ZP_TAKE(s->k_tile, &s->arena, h->n_kv * n_tiles, err, "the local scan");
+    ZP_TAKE(s->v_tile, &s->arena, h->n_kv * n_tiles, err, "the local scan");
     for (size_t i = 0; i < h->n_kv * n_tiles; i++) {
         s->k_tile[i] = s->tiles + i * 2 * half;
         s->v_tile[i] = s->tiles + i * 2 * half + half;
@@ -161,27 +155,26 @@ static zp_status fill(struct scanlocal *s, zp_err *err)
     /* gram_worker borrows a room's q and o: both hold rows * 2d floats */
     size_t need = (size_t)h->n_head * h->d_head / (2 * h->d_head) + h->d_head / 2 + 1;
     if (s->rows < need) s->rows = (uint32_t)need;
-    for (int i = 0; i < 2; i++) ZP_TRY(take(s, &s->x[i], n * h->d_model, sizeof(float), err));
-    ZP_TRY(take(s, &s->q, n * h->n_head * h->d_head, sizeof(float), err));
-    ZP_TRY(take(s, &s->k, n * h->n_kv * h->d_head, sizeof(float), err));
-    ZP_TRY(take(s, &s->v, n * h->n_kv * h->d_head, sizeof(float), err));
+    for (int i = 0; i < 2; i++) ZP_TAKE(s->x[i], &s->arena, n * h->d_model, err, "the local scan");
+    ZP_TAKE(s->q, &s->arena, n * h->n_head * h->d_head, err, "the local scan");
+    ZP_TAKE(s->k, &s->arena, n * h->n_kv * h->d_head, err, "the local scan");
+    ZP_TAKE(s->v, &s->arena, n * h->n_kv * h->d_head, err, "the local scan");
     ZP_TRY(place_tiles(s, err));
-    size_t sums = (size_t)s->n_queries * h->n_kv;
-    ZP_TRY(take(s, &s->gate, sums * s->c->model->position.n_pair, sizeof(double), err));
-    ZP_TRY(take(s, &s->head, sums * 4, sizeof(double), err));
+    size_t sums = (size_t)QUERIES * h->n_kv;
+    ZP_TAKE(s->gate, &s->arena, sums * s->c->model->position.n_pair, err, "the local scan");
+    ZP_TAKE(s->head, &s->arena, sums * ROW_FIRST_PAIR, err, "the local scan");
     uint32_t threads = pool_threads(s->c->engine->pool);
-    ZP_TRY(take(s, &s->rooms, threads, sizeof *s->rooms, err));
+    ZP_TAKE(s->rooms, &s->arena, threads, err, "the local scan");
     for (uint32_t i = 0; i < threads; i++) ZP_TRY(take_room(s, &s->rooms[i], err));
     return make_grams(s, err);
 }
 
-zp_status scanlocal_open(struct scanlocal **out, struct calib *c, uint32_t n_queries,
-                         uint32_t local_window, uint32_t n_sink, zp_err *err)
+zp_status scanlocal_open(struct scanlocal **out, struct calib *c, zp_err *err)
 {
     struct scanlocal *s = mem_zalloc(MEM_EVAP, sizeof *s);
     *out = NULL;
     ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for the local scan");
-    s->c = c, s->n_queries = n_queries, s->local_window = local_window, s->n_sink = n_sink;
+    s->c = c;
     s->arena.tag = MEM_EVAP;
     zp_status status = fill(s, err);
     if (status == ZP_OK) *out = s;
@@ -241,8 +234,8 @@ static void move_pair(float *row, const float *raw, size_t slot, size_t d)
     for (size_t c = 2 * slot; c < 2 * slot + 2; c++) row[c] = 0.0f, row[d + c] = raw[c];
 }
 
-/* Rows of one query head: original, now, all, local, then every open pair on top of now. Returns
- * their number. */
+/* Rows of one query head: original, all, now, then every open pair on top of now. The last two see
+ * what the set lets them see. Returns their number. */
 static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head, uint32_t at,
                            struct room *r, uint32_t first)
 {
@@ -252,8 +245,11 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
     size_t d = p->d_head, wide = 2 * d;
     const float *raw = s->q + ((size_t)at * p->n_head + head) * d;
     float *row = r->q + first * wide, *scaled = r->rotated;
-    uint32_t reach = position_reach(p, s->layer, kv, at);
-    float scale = position_query_scale(p, s->layer, head, at + 1 - reach);
+    uint32_t i_head = s->layer * p->n_kv + kv;
+    struct sight file = sight_of(p, s->layer, ph->window, p->n_sink, at),
+                 set = sight_of(p, s->layer, s->set->window[i_head], s->set->n_sink, at);
+    float scale = position_query_scale(p, s->layer, head, file.n_visible),
+          scale_set = position_query_scale(p, s->layer, head, set.n_visible);
     for (size_t c = 0; c < d; c++) row[c] = scaled[c] = raw[c] * scale, row[d + c] = 0.0f;
     rotate_full(s, kv, at, row, r);
     for (uint32_t i = 1; i < ROW_FIRST_PAIR; i++) memcpy(row + i * wide, row, wide * sizeof *row);
@@ -267,10 +263,12 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
         memcpy(row + n * wide, row + ROW_NOW * wide, wide * sizeof *row);
         move_pair(row + n++ * wide, scaled, slot, d);
     }
-    uint32_t own = p->window[s->layer];
-    uint32_t near = s->local_window && at + 1 > s->local_window ? at + 1 - s->local_window : 0;
-    for (uint32_t i = 0; i < n; i++) r->lo[first + i] = reach, r->hi[first + i] = at + 1;
-    if (own == 0 && near > reach) r->lo[first + ROW_LOCAL] = near;
+    for (uint32_t i = 0; i < n; i++) {
+        r->lo[first + i] = i < ROW_NOW ? file.lo : set.lo;
+        r->hi[first + i] = at + 1;
+        for (size_t c = 0; i >= ROW_NOW && scale != scale_set && c < wide; c++)
+            row[i * wide + c] *= scale_set / scale;
+    }
     return n;
 }
 
@@ -290,7 +288,7 @@ static void head_errors(struct scanlocal *s, uint32_t kv, uint32_t head, struct 
         }
     struct kern_act act = { .n_in = d, .f32 = r->delta, .f32_stride = d };
     s->c->engine->kern.gemm_f32(&s->gram[s->layer * p->n_head + head], 0, d, &act, n, r->image, d);
-    double *head_sum = r->head + kv * 4, *gate = r->gate + kv * p->n_pair;
+    double *head_sum = r->head + kv * ROW_FIRST_PAIR, *gate = r->gate + kv * p->n_pair;
     uint32_t at = ROW_FIRST_PAIR;
     for (uint32_t i = 0; i < n; i++) {
         double e = 0.0;
@@ -308,7 +306,7 @@ static void attend_rows(struct scanlocal *s, uint32_t kv, struct room *r, uint32
     size_t d = s->c->model->h.d_head, n_tiles = (s->c->n_ctx + KERN_TILE - 1) / KERN_TILE;
     for (uint32_t i = 0; i < n; i++) r->m[i] = -INFINITY, r->l[i] = 0.0f;
     memset(r->o, 0, (size_t)n * 2 * d * sizeof *r->o);
-    uint32_t lo = r->lo[0];
+    uint32_t sinks = s->c->model->position.window[s->layer] ? 0 : s->set->n_sink, lo = r->lo[0];
     for (uint32_t i = 0; i < n; i++) lo = r->lo[i] < lo ? r->lo[i] : lo;
     struct kern_attend a = { .d = 2 * d,
                              .n_rows = n,
@@ -316,10 +314,10 @@ static void attend_rows(struct scanlocal *s, uint32_t kv, struct room *r, uint32
                              .q_stride = 2 * d,
                              .lo = r->lo,
                              .hi = r->hi,
-                             .n_sink = s->c->model->position.window[s->layer] ? 0 : s->n_sink,
+                             .n_sink = sinks,
                              .k_tile = s->k_tile + kv * n_tiles,
                              .v_tile = s->v_tile + kv * n_tiles,
-                             .tile_begin = lo / KERN_TILE,
+                             .tile_begin = sinks ? 0 : lo / KERN_TILE,
                              .tile_end = (r->hi[0] + KERN_TILE - 1) / KERN_TILE,
                              .m = r->m,
                              .l = r->l,
@@ -331,7 +329,7 @@ static void attend_rows(struct scanlocal *s, uint32_t kv, struct room *r, uint32
 static uint32_t query_position(const struct scanlocal *s, uint32_t i)
 {
     uint32_t begin = s->n_tok / 8;
-    return begin + (uint32_t)((uint64_t)(s->n_tok - 1 - begin) * (2 * i + 1) / (2 * s->n_queries));
+    return begin + (uint32_t)((uint64_t)(s->n_tok - 1 - begin) * (2 * i + 1) / (2 * QUERIES));
 }
 
 static void queries_worker(void *arg, uint32_t thread, uint32_t n_threads)
@@ -340,9 +338,9 @@ static void queries_worker(void *arg, uint32_t thread, uint32_t n_threads)
     const struct hparams *h = &s->c->model->h;
     struct room *r = &s->rooms[thread];
     uint32_t group = h->n_head / h->n_kv;
-    for (uint32_t i = thread; i < s->n_queries; i += n_threads) {
+    for (uint32_t i = thread; i < QUERIES; i += n_threads) {
         r->gate = s->gate + (size_t)i * h->n_kv * s->c->model->position.n_pair;
-        r->head = s->head + (size_t)i * h->n_kv * 4;
+        r->head = s->head + (size_t)i * h->n_kv * ROW_FIRST_PAIR;
         for (uint32_t kv = 0; kv < h->n_kv; kv++) {
             uint32_t at = query_position(s, i), n = 0, each = 0;
             for (uint32_t g = 0; g < group; g++)
@@ -376,29 +374,28 @@ static zp_status run_layer(struct scanlocal *s, const struct window *w, uint32_t
 }
 
 /* Sum over the queries of one entry of theirs; they are `stride` apart (L3). */
-static float sum_of(const struct scanlocal *s, const double *first, size_t stride)
+static float sum_of(const double *first, size_t stride)
 {
     double sum = 0.0;
-    for (uint32_t i = 0; i < s->n_queries; i++) sum += first[i * stride];
+    for (uint32_t i = 0; i < QUERIES; i++) sum += first[i * stride];
     return (float)sum;
 }
 
 static void add_sums(struct scanlocal *s, struct local_errors *out)
 {
     const struct position *p = &s->c->model->position;
-    size_t heads = p->n_kv * 4, gates = (size_t)p->n_kv * p->n_pair;
+    size_t heads = p->n_kv * ROW_FIRST_PAIR, gates = (size_t)p->n_kv * p->n_pair;
     for (uint32_t kv = 0; kv < p->n_kv; kv++) {
         size_t head = (size_t)s->layer * p->n_kv + kv;
-        const double *of_head = s->head + kv * 4, *of_gate = s->gate + kv * p->n_pair;
-        out->output[s->layer] += sum_of(s, of_head + ROW_ORIGINAL, heads);
-        out->now[head] += sum_of(s, of_head + ROW_NOW, heads);
-        out->all[head] += sum_of(s, of_head + ROW_ALL, heads);
-        out->local[head] += sum_of(s, of_head + ROW_LOCAL, heads);
+        const double *of_head = s->head + kv * ROW_FIRST_PAIR, *of_gate = s->gate + kv * p->n_pair;
+        out->output[s->layer] += sum_of(of_head + ROW_ORIGINAL, heads);
+        out->now[head] += sum_of(of_head + ROW_NOW, heads);
+        out->all[head] += sum_of(of_head + ROW_ALL, heads);
         for (uint32_t i = 0; i < p->n_pair; i++)
-            out->gate[head * p->n_pair + i] += sum_of(s, of_gate + i, gates);
+            out->gate[head * p->n_pair + i] += sum_of(of_gate + i, gates);
     }
-    memset(s->gate, 0, s->n_queries * gates * sizeof *s->gate);
-    memset(s->head, 0, s->n_queries * heads * sizeof *s->head);
+    memset(s->gate, 0, QUERIES * gates * sizeof *s->gate);
+    memset(s->head, 0, QUERIES * heads * sizeof *s->head);
 }
 
 static bool layer_rotates(const struct position *p, uint32_t layer)
@@ -411,10 +408,10 @@ static bool layer_rotates(const struct position *p, uint32_t layer)
 static void scale_all(const struct scanlocal *s, uint32_t n_windows, struct local_errors *e)
 {
     const struct position *p = &s->c->model->position;
-    float f = 1.0f / ((float)n_windows * (float)s->n_queries);
+    float f = 1.0f / ((float)n_windows * (float)QUERIES);
     size_t heads = (size_t)p->n_layer * p->n_kv;
     for (size_t i = 0; i < heads * p->n_pair; i++) e->gate[i] *= f;
-    for (size_t i = 0; i < heads; i++) e->now[i] *= f, e->all[i] *= f, e->local[i] *= f;
+    for (size_t i = 0; i < heads; i++) e->now[i] *= f, e->all[i] *= f;
     for (size_t i = 0; i < p->n_layer; i++) e->output[i] *= f;
 }
 
@@ -425,15 +422,14 @@ zp_status scanlocal_run(struct scanlocal *s, const struct gateset *set, uint32_t
     size_t heads = (size_t)p->n_layer * p->n_kv;
     memset(out->gate, 0, heads * p->n_pair * sizeof(float));
     memset(out->now, 0, heads * sizeof(float)), memset(out->all, 0, heads * sizeof(float));
-    memset(out->local, 0, heads * sizeof(float)),
-        memset(out->output, 0, p->n_layer * sizeof(float));
+    memset(out->output, 0, p->n_layer * sizeof(float));
     s->set = set;
     if (n_windows > s->c->windows.n) n_windows = (uint32_t)s->c->windows.n;
     for (uint32_t w = 0; w < n_windows; w++)
         for (uint32_t l = 0; l < p->n_layer; l++) {
             ZP_TRY(run_layer(s, &s->c->windows.at[w], l, err));
             s->layer = l;
-            if (!layer_rotates(p, l) && !s->local_window) continue;
+            if (!layer_rotates(p, l)) continue;
             pool_run(s->c->engine->pool, tiles_worker, s);
             pool_run(s->c->engine->pool, queries_worker, s);
             add_sums(s, out);

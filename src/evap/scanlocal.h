@@ -14,7 +14,6 @@ struct local_errors {
         gate;
     float *now;    /* (n_layer, n_kv) error of the set itself */
     float *all;    /* (n_layer, n_kv) error with all pairs closed */
-    float *local;  /* (n_layer, n_kv) error with reach local_window + sinks; 0 when not asked */
     float *output; /* (n_layer) mean |W_o o|^2 of the original */
 };
 zp_status local_errors_open(struct local_errors *e, uint32_t n_layer, uint32_t n_kv,
@@ -22,10 +21,9 @@ zp_status local_errors_open(struct local_errors *e, uint32_t n_layer, uint32_t n
 void local_errors_free(struct local_errors *e);
 
 struct scanlocal; /* scratch kept between calls */
-zp_status scanlocal_open(struct scanlocal **out, struct calib *c, uint32_t n_queries,
-                         uint32_t local_window, uint32_t n_sink, zp_err *err);
+zp_status scanlocal_open(struct scanlocal **out, struct calib *c, zp_err *err);
 void scanlocal_close(struct scanlocal *s);
-/* Errors given that the gates of `set` are closed already, over the first n_windows planning
+/* Errors given that `set` has closed its gates and shortened its heads already, over the first n_windows planning
  * windows. */
 zp_status scanlocal_run(struct scanlocal *s, const struct gateset *set, uint32_t n_windows,
                         struct local_errors *out, zp_err *err);

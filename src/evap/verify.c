@@ -3,7 +3,8 @@
  * came about.
  * E1 every check has a value, a limit and a status: pass, fail, inconclusive or n/a; the last two
  *    never count as pass.
- * E2 the file itself is measured, on held-out documents, at the length it claims. */
+ * E2 the file itself is measured, on held-out documents, at the length it claims, and evidence goes
+ *    into that file only. */
 #include "evap/verify.h"
 
 #include <math.h>
@@ -12,11 +13,12 @@
 #include <string.h>
 
 #include "base/json_tree.h"
+#include "base/os.h"
 #include "eval/retrieval.h"
 #include "evap/apply.h"
 #include "evap/check.h"
 #include "evap/evapfile.h"
-#include "model/json_read.h"
+#include "evap/recipe.h"
 
 enum { RETRIEVAL_LEAST = 256 }; /* tokens of a window that has room for a prompt */
 
@@ -27,6 +29,8 @@ struct verify {
     struct docs docs;
     uint32_t n_ctx, n_windows;
     double budget;
+    struct recipe recipe;
+    struct os_stamp stamp; /* of the file that is measured */
     json_t *checks, *root;
     bool failed, inconclusive;
 };
@@ -148,7 +152,7 @@ static zp_status check_bits(struct verify *v, zp_err *err)
     zp_engine_stats stats;
     ZP_FAIL_IF(!plain, err, ZP_NO_MEMORY, "not enough memory for logits");
     zp_status status = docs_windows(&v->docs, v->model, DOCS_HELD, v->n_ctx < 512 ? v->n_ctx : 512,
-                                    1, 0, 1, &w, err);
+                                    1, 1, &w, err);
     if (status == ZP_OK) {
         status = last_logits(v, &w.at[0], false, 0, plain, &stats, err);
         if (status == ZP_OK) status = last_logits(v, &w.at[0], true, 0, other, NULL, err);
@@ -264,7 +268,7 @@ static zp_status check_norms(struct verify *v, zp_err *err)
 {
     double n[4][1024] = { { 0 } };
     struct windows w;
-    ZP_TRY(docs_windows(&v->docs, v->model, DOCS_HELD, v->n_ctx, 2, 0, 1, &w, err));
+    ZP_TRY(docs_windows(&v->docs, v->model, DOCS_HELD, v->n_ctx, 2, 1, &w, err));
     zp_status status = norms_of(v, v->model, &w, n[0], n[1], err);
     if (status == ZP_OK) status = norms_of(v, v->base, &w, n[2], n[3], err);
     windows_free(&w);
@@ -319,7 +323,7 @@ static zp_status check_quality(struct verify *v, zp_err *err)
                                   v->n_windows < 32 ? v->n_windows : 32, v->o.progress, err);
     if (status == ZP_OK) {
         k.range.buckets_begin = 1; /* the promise is on the second half, buckets are on all */
-        status = check_file(&k, v->path, &r, err);
+        status = check_model(&k, v->model, &r, err);
         check_close(&k);
     }
     zp_engine_close(e);
@@ -406,16 +410,14 @@ static zp_status check_retrieval(struct verify *v, enum retrieval_kind kind, zp_
 /* Length and budget: as asked, else what the file's recipe says. */
 static zp_status read_claim(struct verify *v, zp_err *err)
 {
-    struct gguf_str recipe;
-    json_t *r;
-    v->n_ctx = v->o.n_ctx ? v->o.n_ctx : v->model->position.n_ctx_validated;
-    v->budget = v->o.budget_kl;
-    ZP_TRY(gguf_get_str_or_null(&v->model->gguf, "zerope.recipe", &recipe, err));
-    ZP_TRY(json_read_or_null(recipe.data, recipe.size, &r, err));
-    if (v->budget == 0.0) v->budget = json_number_value(json_object_get(r, "budget_kl"));
-    if (v->n_ctx == 0) v->n_ctx = (uint32_t)json_integer_value(json_object_get(r, "ctx"));
-    json_decref(r);
-    if (v->n_ctx < 16) v->n_ctx = 1024;
+    uint32_t claimed = v->model->position.n_ctx_validated;
+    ZP_TRY(recipe_read(&v->recipe, v->model, err));
+    ZP_TRY(docs_exclude(&v->docs, v->recipe.seen, v->recipe.n_seen, err));
+    v->n_ctx = v->o.n_ctx ? v->o.n_ctx : claimed ? claimed : v->recipe.n_ctx;
+    v->budget = v->o.budget_kl != 0.0 ? v->o.budget_kl : v->recipe.budget_kl;
+    if (v->n_ctx == 0) v->n_ctx = v->model->h.n_ctx_train < 1024 ? v->model->h.n_ctx_train : 1024;
+    ZP_FAIL_IF(v->n_ctx < 16, err, ZP_BAD_INPUT,
+               "windows of %u tokens are too short: -c of at least 16 is needed", v->n_ctx);
     return ZP_OK;
 }
 
@@ -432,7 +434,7 @@ static zp_status add_position(struct verify *v, zp_err *err)
     struct gateset g;
     json_t *o;
     ZP_TRY(gateset_open(&g, &v->model->position, err));
-    zp_status status = gateset_to_json(&g, &o, err);
+    zp_status status = gateset_to_json(&g, &v->model->position, &o, err);
     if (status == ZP_OK) {
         o = json_tree_put(o, "n_layer", json_integer(g.n_layer));
         o = json_tree_put(o, "n_kv", json_integer(g.n_kv));
@@ -445,6 +447,7 @@ static zp_status add_position(struct verify *v, zp_err *err)
 static zp_status run_checks(struct verify *v, zp_err *err)
 {
     zp_model_info info;
+    ZP_TRY(os_stamp_of(v->path, &v->stamp, err));
     ZP_TRY(zp_model_open(&v->model, v->path, NULL, err));
     ZP_TRY(zp_model_open(&v->base, v->base_path, NULL, err));
     ZP_FAIL_IF(!same_kind(v->model, v->base), err, ZP_BAD_INPUT,
@@ -472,10 +475,21 @@ static zp_status run_checks(struct verify *v, zp_err *err)
     return ZP_OK;
 }
 
+/* Into the file that was measured and no other (E2). */
+static zp_status put_evidence(const struct verify *v, const char *json, zp_err *err)
+{
+    struct os_stamp now;
+    ZP_TRY(os_stamp_of(v->path, &now, err));
+    ZP_FAIL_IF(!os_stamp_equal(&now, &v->stamp), err, ZP_BAD_INPUT,
+               "%s was replaced or changed while it was verified: nothing is written into it",
+               v->path);
+    return apply_evidence(&v->model->gguf, v->path, json, v->budget > 0.0 ? v->n_ctx : 0, err);
+}
+
 /* Where that fails, what was measured is still told, but not that it was written. */
 static zp_status write_evidence(struct verify *v, char **json, zp_err *err)
 {
-    zp_status status = apply_evidence(v->path, *json, v->n_ctx, err);
+    zp_status status = put_evidence(v, *json, err);
     if (status == ZP_OK) return ZP_OK;
     mem_free(*json);
     *json = NULL;
@@ -484,19 +498,31 @@ static zp_status write_evidence(struct verify *v, char **json, zp_err *err)
     return status;
 }
 
+/* Why evidence that could be written is not; NULL: it is. Evidence never says less than the file
+ * says already. */
+static const char *why_not_written(const struct verify *v)
+{
+    double own = v->recipe.budget_kl;
+    if (v->failed || v->inconclusive) return "not all checks passed";
+    if (v->o.quick) return "--quick: fewer windows and prompts vouch for no length";
+    if (v->n_ctx < v->model->position.n_ctx_validated) return "the file claims a longer length";
+    if (own > 0.0 && v->budget > own) return "the file promises a smaller budget";
+    return NULL;
+}
+
 static zp_status finish(struct verify *v, char **json, zp_err *err)
 {
     const char *status = v->failed ? "fail" : v->inconclusive ? "inconclusive" : "pass";
-    /* fewer windows and prompts vouch for no length */
-    bool writes = v->o.write_evidence && !v->failed && !v->inconclusive && !v->o.quick;
+    const char *why_not = v->o.write_evidence ? why_not_written(v) : "--no-write";
     set(v, "status", json_string(status));
     set(v, "quick", json_boolean(v->o.quick));
-    set(v, "evidence_written", json_boolean(writes));
+    set(v, "evidence_written", json_boolean(!why_not));
+    if (why_not) set(v, "evidence_not_written", json_string(why_not));
     set(v, "verified_modes", json_pack("[s]", "full"));
     set(v, "checks", json_incref(v->checks));
     ZP_FAIL_IF(!v->root, err, ZP_NO_MEMORY, "not enough memory for the evidence");
     ZP_TRY(evapfile_text(v->root, json, err));
-    if (writes) ZP_TRY(write_evidence(v, json, err));
+    if (!why_not) ZP_TRY(write_evidence(v, json, err));
     ZP_FAIL_IF(v->failed, err, ZP_VERIFY, "verification of %s failed: see the checks marked fail",
                v->path);
     return ZP_OK;
@@ -519,6 +545,7 @@ zp_status zp_verify_run(const char *model, const char *base, const char *text,
     if (status == ZP_OK) status = finish(&v, json, err);
     json_decref(v.checks);
     json_decref(v.root);
+    recipe_free(&v.recipe);
     docs_close(&v.docs);
     zp_model_close(v.base);
     zp_model_close(v.model);
