@@ -144,6 +144,7 @@ zp_status cmd_evaporate(struct cli *c)
         .scan_in = cli_text(c, "scan"),
         .scan_out = cli_text(c, "save-scan"),
         .plan_in = cli_text(c, "plan"),
+        .base = cli_text(c, "base"),
         .plan_out = cli_text(c, "save-plan"),
         .n_windows_check = cli_u32(c, "windows"),
         .close_all = cli_flag(c, "close-all"),

@@ -77,6 +77,13 @@ static void other_versions_are_refused(void **state)
     refuse_plan("version of the zerope-plan document must be 1");
 }
 
+static int count_of(const char *list) /* of lists of numbers */
+{
+    int n = -1;
+    for (; *list; list++) n += *list == '[';
+    return n;
+}
+
 /* A plan of MODEL with these parts; ZP_OK or the refusal that holds `part`. */
 static void try_plan(const char *order, int used, const char *closed, const char *local,
                      const char *part)
@@ -84,8 +91,13 @@ static void try_plan(const char *order, int used, const char *closed, const char
     char text[1024];
     snprintf(text, sizeof text,
              "{\"format\": \"zerope-plan\", \"version\": 1, \"model_sha256\": \"%s\", \"ctx\": 64, "
+             "\"budget_kl\": 0.02, \"kl_mean\": 0.01, \"uniform\": false, \"uniform_slow\": false, "
+             "\"layers\": false, \"folds\": true, \"planning_documents\": [\"0123456789abcdef\"], "
+             "\"n_layer\": 2, \"n_kv\": 2, \"n_pair\": 4, \"closed\": %d, \"total\": 16, "
+             "\"layers_none\": 0, \"heads_none\": 0, \"sinks\": %d, "
              "\"local_window\": 16, \"order\": %s, \"used\": %d, \"closed_gates\": %s, "
-             "\"local_heads\": %s}", model->sha256, order, used, closed, local);
+             "\"local_heads\": %s}", model->sha256, count_of(closed), strcmp(local, "[]") ? 64 : 0,
+             order, used, closed, local);
     write_text(text);
     if (part) {
         refuse_plan(part);
@@ -96,6 +108,8 @@ static void try_plan(const char *order, int used, const char *closed, const char
     zp_err err = { 0 };
     if (evapfile_read_plan(&p, file, model, &root, &err) != ZP_OK) fail_msg("%s", err.message);
     assert_int_equal(p.n_used, used);
+    assert_int_equal(p.n_seen, 1);
+    assert_true(p.seen[0] == 0x0123456789abcdef);
     plan_free(&p);
     json_decref(root);
 }
@@ -123,6 +137,48 @@ static void plans_that_contradict_themselves_are_refused(void **state)
     try_plan(order, 1, "[[0, 9, 2]]", "[]", "the model has");
 }
 
+/* A field of a good plan replaced; NULL takes it away. */
+static void without(const char *key, const char *value, const char *part)
+{
+    static const char order[] = "[[\"gate\", 0, 1, 2], [\"local\", 1, 0, 0]]";
+    try_plan(order, 2, "[[0, 1, 2]]", "[[1, 0, 16]]", NULL);
+    json_t *doc = json_load_file(file, 0, NULL);
+    assert_non_null(doc);
+    if (value) json_object_set_new(doc, key, json_loads(value, JSON_DECODE_ANY, NULL));
+    else json_object_del(doc, key);
+    assert_int_equal(json_dump_file(doc, file, 0), 0);
+    json_decref(doc);
+    refuse_plan(part);
+}
+
+static void each_field_of_a_plan_is_checked(void **state)
+{
+    (void)state;
+    static const char *const counts[] = { "n_layer", "n_kv",        "n_pair",     "closed",
+                                          "total",   "layers_none", "heads_none", "sinks" };
+    for (size_t i = 0; i < ZP_COUNT(counts); i++) {
+        without(counts[i], "3", "the rest of the plan gives");
+        without(counts[i], "-3", counts[i]);
+        without(counts[i], NULL, counts[i]);
+    }
+    static const char *const flags[] = { "uniform", "uniform_slow", "layers", "folds" };
+    for (size_t i = 0; i < ZP_COUNT(flags); i++) {
+        without(flags[i], "1", "must be true or false");
+        without(flags[i], NULL, "must be true or false");
+    }
+    static const char *const reals[] = { "budget_kl", "kl_mean" };
+    for (size_t i = 0; i < ZP_COUNT(reals); i++) {
+        without(reals[i], "\"0.02\"", reals[i]);
+        without(reals[i], "-1e-3", reals[i]);
+        without(reals[i], NULL, reals[i]);
+    }
+    without("budget_kl", "1e300", "0..100");
+    without("planning_documents", "5", "must be a list");
+    without("planning_documents", "[5]", "planning_documents[0]");
+    without("planning_documents", "[\"0123456789abcdeg\"]", "planning_documents[0]");
+    without("order", "[[\"gate\", 0, 1, 2, 7]]", "expected kind, layer, KV head, pair");
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -145,6 +201,7 @@ int main(void)
         cmocka_unit_test(other_documents_are_named),
         cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(plans_that_contradict_themselves_are_refused),
+        cmocka_unit_test(each_field_of_a_plan_is_checked),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
