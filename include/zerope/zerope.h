@@ -66,8 +66,8 @@ ZP_API zp_status zp_model_open(zp_model **out, const char *path, const zp_model_
 ZP_API void zp_model_close(zp_model *m);
 
 /* Whether writing to `output` would change what `input` names, links followed: the same file, a
- * file of the folder, a part of the split. Calls that write files refuse such outputs
- * (ZP_USAGE). */
+ * file in the folder, there or new (of a model's folder: one named like its parts), a part of the
+ * split. Calls that write files refuse such outputs (ZP_USAGE). */
 ZP_API bool zp_writes_over(const char *output, const char *input);
 
 typedef struct zp_model_info {

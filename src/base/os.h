@@ -32,7 +32,9 @@ zp_status os_read_regular(const char *path, struct buffer *out, zp_err *err);
 /* Whether both paths lead to one file, links followed. What is not there yet is known by its folder
  * and name. */
 bool os_same_file(const char *a, const char *b);
-bool os_is_below(const char *path, const char *folder); /* both are there */
+/* Whether the path, links followed, lies in the folder or deeper. What is not there yet lies where
+ * the nearest folder above it does. */
+bool os_is_below(const char *path, const char *folder);
 /* Name of an entry of the folder that is wanted, "" if there is none. */
 zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), char *name,
                         size_t room, zp_err *err);
