@@ -81,9 +81,27 @@ static zp_plan_options plan_options(struct cli *c)
     };
 }
 
+/* A plan has one kind of unit to begin with: pairs, slow pairs, layers or local heads. */
+static zp_status check_shape(struct cli *c)
+{
+    static const char *const shapes[] = { "uniform", "uniform-slow", "layers", "local" };
+    const char *first = NULL;
+    for (size_t i = 0; i < CLI_COUNT(shapes); i++) {
+        const struct cli_value *v = cli_value(c, shapes[i]);
+        if (!v->on && v->integer == 0)
+            continue;
+        if (first != NULL)
+            return cli_usage(c, "--%s and --%s exclude each other: a plan has one kind of unit",
+                             first, shapes[i]);
+        first = shapes[i];
+    }
+    return ZP_OK;
+}
+
 zp_status cmd_plan(struct cli *c)
 {
     const char *out = cli_text(c, "output");
+    CLI_TRY(check_shape(c));
     CLI_TRY(cli_check_outputs(c, NULL));
     zp_plan_options options = plan_options(c);
     options.model = cli_text(c, "model");
@@ -105,13 +123,13 @@ static zp_status check_budget(struct cli *c)
     return ZP_OK;
 }
 
-/* A plan is made: nothing that measures or chooses has a say any more. */
+/* With a plan nothing that measures or chooses has a say any more. */
 static zp_status check_plan(struct cli *c)
 {
     static const char *const others[] = { "scan",         "save-scan", "uniform",
                                           "uniform-slow", "layers",    "local" };
     if (cli_text(c, "plan") == NULL)
-        return ZP_OK;
+        return check_shape(c);
     for (size_t i = 0; i < CLI_COUNT(others); i++) {
         const struct cli_value *v = cli_value(c, others[i]);
         if (v->origin == ORIGIN_FLAG && strcmp(v->texts[0], "false") != 0)

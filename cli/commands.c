@@ -91,6 +91,9 @@
     FLAG("layers", "prefer to close whole layers"),                                       \
     FLAG("no-fold", "do not fold fitted stand-ins of closed pairs into W_q")
 
+#define ONE_SHAPE                                                                         \
+    "--uniform, --uniform-slow, --layers and --local exclude each other."
+
 /* ---- options and examples of each command ------------------------------------------------ */
 static const struct cli_option inspect_options[] = {
     MODEL,
@@ -430,6 +433,7 @@ const struct cli_command cli_commands[] = {
                      "one head of one layer). The scan holds at the length it was made for.",
             .fields = "gates[]"),
     COMMAND(plan, "choose which gates close within a budget", OPTIONS(plan),
+            .about = ONE_SHAPE,
             .fields = "closed total order[]"),
     COMMAND(
         evaporate, "take positions out of a model, within a promised budget", OPTIONS(evaporate),
@@ -437,7 +441,7 @@ const struct cli_command cli_commands[] = {
                  "95 % upper bound of the result's KL on held-out windows is within the budget, at "
                  "the length given with -c. The result is written with architecture "
                  "zerope-<arch>, which other engines refuse instead of running it wrongly "
-                 "(see export).",
+                 "(see export).\n\n" ONE_SHAPE,
         .fields = "ctx budget_kl closed total kl_mean kl_hi kl_last200 ppl_before ppl_after "
                   "heads_none heads_local layers_none kv_bytes_per_token file"),
     COMMAND(verify, "check the result against its original", OPTIONS(verify),
