@@ -426,8 +426,9 @@ const struct cli_command cli_commands[] = {
                 "computed is reused.\n\n" LENGTH_RULE,
             .fields = "messages[] timings{}"),
     COMMAND(ppl, "perplexity, and the distance to another model", OPTIONS(ppl),
-            .about = "Cuts the text into windows and scores the second half of each.",
-            .fields = "tokens nll ppl buckets[] kl_mean kl_p99 top1_agree"),
+            .about = "Cuts the text into windows and scores the second half of each. With --base "
+                     "the JSON document also has kl_mean, kl_p99, kl_max and top1_agree.",
+            .fields = "tokens nll ppl buckets[]"),
     COMMAND(scan, "measure how much each gate matters", OPTIONS(scan),
             .about = "A gate is one rotated pair of one KV head of one layer (of a distance bias: "
                      "one head of one layer). The scan holds at the length it was made for.",
