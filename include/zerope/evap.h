@@ -10,9 +10,10 @@
 /* Importance of every gate at window length n_ctx. text: a file or a folder of documents (a
  * document is a file; a single file is cut into parts); planning documents and held-out documents
  * are split by name, and the split is stored. SCAN.json is written atomically to `out`. */
+#define ZP_SCAN_WINDOWS_MIN 2 /* fewer windows, asked for or given by the text, are refused */
 typedef struct zp_scan_options {
     uint32_t n_ctx;           /* default 2048 */
-    uint32_t n_windows_local; /* default 8: windows for local errors */
+    uint32_t n_windows_local; /* default 8; for local errors; at least ZP_SCAN_WINDOWS_MIN */
     uint32_t n_windows_kl;    /* default 2: windows for exact one-at-a-time KL */
     uint32_t local_window; /* 0: no local-head scan; else W: also ranks heads for becoming local */
     uint32_t n_threads;
