@@ -332,7 +332,7 @@ static const struct cli_option quantize_options[] = {
     PATH("in", NULL, "IN", "model to read", .word = 1, .required = true, .flag_only = true),
     PATH("out", NULL, "OUT", "GGUF file to write", .word = 2, .required = true, .flag_only = true,
          .writes = true),
-    CHOICE("type", "T", "F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", NULL,
+    CHOICE("type", "T", "F32|F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", NULL,
            "type of the weight matrices", .required = true),
 };
 static const struct cli_example quantize_examples[] = {

@@ -234,8 +234,8 @@ typedef struct zp_generated {
 ZP_API zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, size_t n_prompt,
                              const zp_generate_options *options, zp_generated *out, zp_err *err);
 
-/* Re-quantises a model file; type: "Q4_K", "Q8_0", ... JSON report:
- * {"types":{...},"bytes_before","bytes_after",...}. */
+/* Re-quantises a model file; type: F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K, else
+ * ZP_USAGE. JSON report: {"types":{...},"bytes_before","bytes_after",...}. */
 ZP_API zp_status zp_quantize(const char *in, const char *out, const char *type,
                              const zp_progress *progress, char **json, zp_err *err);
 
