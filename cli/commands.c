@@ -74,8 +74,8 @@
     LIST("stop", "TEXT",                                                                  \
          "end when TEXT appears (it is not shown); may be given several times")
 #define WINDOW_SEED                                                                                \
-    INT("seed", "N", 0, 9e18, "0",                                                                 \
-        "with --local: seed of the retrieval prompts that rank heads; windows "                    \
+    INT("seed", "N", 0, 9e18, "1",                                                                 \
+        "with --local: seed of the retrieval prompts that rank heads (0: the default); windows "   \
         "of text depend on the documents' paths only",                                             \
         .flag_only = true)
 #define HEATMAP(h) PATH("heatmap", NULL, "FILE", h, .writes = true)
