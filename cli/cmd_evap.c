@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zerope/report.h>
 
 #define MAX_DOCUMENT (1u << 30)
@@ -98,6 +99,33 @@ static zp_status check_shape(struct cli *c)
     return ZP_OK;
 }
 
+/* Whether the failure is about a relative path that the scan, not the command line, gave, and that
+ * leads nowhere from here. */
+static bool is_path_of_scan(struct cli *c, const json_t *doc, const char *key, const char *option)
+{
+    const char *path = json_string_value(json_object_get(doc, key));
+    return path != NULL && path[0] != '/' && cli_text(c, option) == NULL &&
+           access(path, F_OK) != 0 && strncmp(c->err.message, path, strlen(path)) == 0;
+}
+
+/* The failure of a plan, and which folder the paths in the scan count from. */
+static zp_status explain_path(struct cli *c, zp_status st)
+{
+    const char *scan = cli_text(c, "scan");
+    struct text t = { 0 };
+    json_t *doc = NULL;
+    zp_err plain = c->err;
+    if (cli_read_file(c, scan, MAX_DOCUMENT, &t) == ZP_OK)
+        doc = json_loads(t.data, 0, NULL);
+    if (is_path_of_scan(c, doc, "model", "model") || is_path_of_scan(c, doc, "text", "file"))
+        snprintf(c->err.message, sizeof c->err.message,
+                 "%.300s; paths in %.80s count from the folder that scan ran in: run plan there, "
+                 "or give the model with -m and the text with -f", plain.message, scan);
+    json_decref(doc);
+    text_free(&t);
+    return st;
+}
+
 zp_status cmd_plan(struct cli *c)
 {
     const char *out = cli_text(c, "output");
@@ -106,9 +134,9 @@ zp_status cmd_plan(struct cli *c)
     zp_plan_options options = plan_options(c);
     options.model = cli_text(c, "model");
     options.text = cli_text(c, "file");
-    CLI_TRY(zp_plan_run(cli_text(c, "scan"), &options, out, &c->err));
+    zp_status st = zp_plan_run(cli_text(c, "scan"), &options, out, &c->err);
     progress_clear();
-    return show_written(c, out);
+    return st == ZP_OK ? show_written(c, out) : explain_path(c, st);
 }
 
 /* ---- evaporate --------------------------------------------------------------------------- */

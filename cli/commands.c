@@ -261,9 +261,9 @@ static const struct cli_option plan_options[] = {
     OUTPUT("PLAN.json", "where the plan is written"),
     PLAN_SHAPE,
     LOCAL,
-    PATH("model", "-m", "MODEL", "the model; default: the one named in the scan",
+    PATH("model", "-m", "MODEL", "the model; default: the path in the scan, from where scan ran",
          .flag_only = true),
-    PATH("file", "-f", "TEXT", "the text; default: the one named in the scan",
+    PATH("file", "-f", "TEXT", "the text; default: the path in the scan, from where scan ran",
          .flag_only = true),
     HEATMAP("write a picture of the gates that close (.svg or .png)"),
 };
