@@ -4,6 +4,10 @@
 
 #include <zerope/zerope.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* logits: top-k log-probabilities after the prompt, greedy continuation, mean NLL of the prompt, as
  * JSON {n_tokens, nll_mean, top:[{id,logprob,text}], greedy:[...], greedy_margin:[...]}. */
 typedef struct zp_logits_options {
@@ -29,5 +33,9 @@ typedef struct zp_ppl_options {
 } zp_ppl_options;
 ZP_API zp_status zp_ppl_json(const zp_model *m, const zp_model *base, const char *path,
                              const zp_ppl_options *options, char **json, zp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -4,6 +4,10 @@
 
 #include <zerope/eval.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* In all of these `options` may be NULL (defaults; plan and evaporate need a budget), and so may
  * `json` (no document wanted). In documents a number that is not finite is null. */
 
@@ -70,5 +74,9 @@ ZP_API zp_status zp_verify_run(const char *model, const char *base, const char *
 /* to: "stock-gguf", "hf", "gguf". JSON {files[], expected_engines[], context_length, notes[]}. */
 ZP_API zp_status zp_export_run(const char *model, const char *to, const char *out,
                                const zp_progress *progress, char **json, zp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

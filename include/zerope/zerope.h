@@ -23,6 +23,10 @@
 #include <stdint.h>
 #include <zerope/status.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #if defined(__GNUC__)
 #define ZP_API __attribute__((visibility("default")))
 #else
@@ -238,5 +242,9 @@ ZP_API zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, s
  * ZP_USAGE. JSON report: {"types":{...},"bytes_before","bytes_after",...}. */
 ZP_API zp_status zp_quantize(const char *in, const char *out, const char *type,
                              const zp_progress *progress, char **json, zp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
