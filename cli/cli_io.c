@@ -268,8 +268,10 @@ static zp_status check_inputs(struct cli *c, const struct cli_option *o, const c
         if (in == NULL || other->type != OPTION_FILE || other == o || strcmp(in, "-") == 0)
             continue;
         if (zp_writes_over(out, in))
-            return cli_usage(c, "--%s %s would be written over --%s %s; give it another name",
-                             o->name, out, other->name, in);
+            return cli_usage(c, "--%s %s would be written %s --%s %s; give it another name",
+                             o->name, out,
+                             access(out, F_OK) != 0 && access(in, F_OK) == 0 ? "into" : "over",
+                             other->name, in);
     }
     return ZP_OK;
 }

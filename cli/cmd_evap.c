@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zerope/report.h>
 
 #define MAX_DOCUMENT (1u << 30)
@@ -81,16 +82,61 @@ static zp_plan_options plan_options(struct cli *c)
     };
 }
 
+/* A plan has one kind of unit to begin with: pairs, slow pairs, layers or local heads. */
+static zp_status check_shape(struct cli *c)
+{
+    static const char *const shapes[] = { "uniform", "uniform-slow", "layers", "local" };
+    const char *first = NULL;
+    for (size_t i = 0; i < CLI_COUNT(shapes); i++) {
+        const struct cli_value *v = cli_value(c, shapes[i]);
+        if (!v->on && v->integer == 0)
+            continue;
+        if (first != NULL)
+            return cli_usage(c, "--%s and --%s exclude each other: a plan has one kind of unit",
+                             first, shapes[i]);
+        first = shapes[i];
+    }
+    return ZP_OK;
+}
+
+/* Whether the failure is about a relative path that the scan, not the command line, gave, and that
+ * leads nowhere from here. */
+static bool is_path_of_scan(struct cli *c, const json_t *doc, const char *key, const char *option)
+{
+    const char *path = json_string_value(json_object_get(doc, key));
+    return path != NULL && path[0] != '/' && cli_text(c, option) == NULL &&
+           access(path, F_OK) != 0 && strncmp(c->err.message, path, strlen(path)) == 0;
+}
+
+/* The failure of a plan, and which folder the paths in the scan count from. */
+static zp_status explain_path(struct cli *c, zp_status st)
+{
+    const char *scan = cli_text(c, "scan");
+    struct text t = { 0 };
+    json_t *doc = NULL;
+    zp_err plain = c->err;
+    if (cli_read_file(c, scan, MAX_DOCUMENT, &t) == ZP_OK)
+        doc = json_loads(t.data, 0, NULL);
+    if (is_path_of_scan(c, doc, "model", "model") || is_path_of_scan(c, doc, "text", "file"))
+        snprintf(c->err.message, sizeof c->err.message,
+                 "%.300s; paths in %.80s count from the folder that scan ran in: run plan there, "
+                 "or give the model with -m and the text with -f", plain.message, scan);
+    json_decref(doc);
+    text_free(&t);
+    return st;
+}
+
 zp_status cmd_plan(struct cli *c)
 {
     const char *out = cli_text(c, "output");
+    CLI_TRY(check_shape(c));
     CLI_TRY(cli_check_outputs(c, NULL));
     zp_plan_options options = plan_options(c);
     options.model = cli_text(c, "model");
     options.text = cli_text(c, "file");
-    CLI_TRY(zp_plan_run(cli_text(c, "scan"), &options, out, &c->err));
+    zp_status st = zp_plan_run(cli_text(c, "scan"), &options, out, &c->err);
     progress_clear();
-    return show_written(c, out);
+    return st == ZP_OK ? show_written(c, out) : explain_path(c, st);
 }
 
 /* ---- evaporate --------------------------------------------------------------------------- */
@@ -105,13 +151,13 @@ static zp_status check_budget(struct cli *c)
     return ZP_OK;
 }
 
-/* A plan is made: nothing that measures or chooses has a say any more. */
+/* With a plan nothing that measures or chooses has a say any more. */
 static zp_status check_plan(struct cli *c)
 {
     static const char *const others[] = { "scan",         "save-scan", "uniform",
                                           "uniform-slow", "layers",    "local" };
     if (cli_text(c, "plan") == NULL)
-        return ZP_OK;
+        return check_shape(c);
     for (size_t i = 0; i < CLI_COUNT(others); i++) {
         const struct cli_value *v = cli_value(c, others[i]);
         if (v->origin == ORIGIN_FLAG && strcmp(v->texts[0], "false") != 0)

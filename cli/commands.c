@@ -74,8 +74,8 @@
     LIST("stop", "TEXT",                                                                  \
          "end when TEXT appears (it is not shown); may be given several times")
 #define WINDOW_SEED                                                                                \
-    INT("seed", "N", 0, 9e18, "0",                                                                 \
-        "with --local: seed of the retrieval prompts that rank heads; windows "                    \
+    INT("seed", "N", 0, 9e18, "1",                                                                 \
+        "with --local: seed of the retrieval prompts that rank heads (0: the default); windows "   \
         "of text depend on the documents' paths only",                                             \
         .flag_only = true)
 #define HEATMAP(h) PATH("heatmap", NULL, "FILE", h, .writes = true)
@@ -90,6 +90,9 @@
                          "express that too)"),                                            \
     FLAG("layers", "prefer to close whole layers"),                                       \
     FLAG("no-fold", "do not fold fitted stand-ins of closed pairs into W_q")
+
+#define ONE_SHAPE                                                                         \
+    "--uniform, --uniform-slow, --layers and --local exclude each other."
 
 /* ---- options and examples of each command ------------------------------------------------ */
 static const struct cli_option inspect_options[] = {
@@ -238,7 +241,8 @@ static const struct cli_option scan_options[] = {
     DOCUMENTS("text file, or folder of documents (a part of it is held out)"),
     OUTPUT("SCAN.json", "where the scan is written"),
     CTX("2048", "length the plan is to serve"),
-    COUNT("windows", "N", 1, 4096, "8", "windows for the local errors", .flag_only = true),
+    COUNT("windows", "N", ZP_SCAN_WINDOWS_MIN, 4096, "8",
+          "windows for the local errors, at least 2", .flag_only = true),
     COUNT("windows-kl", "N", 1, 4, "2",
           "windows for the exact one-at-a-time KL (at most 4, and no more than --windows)"),
     LOCAL,
@@ -257,9 +261,9 @@ static const struct cli_option plan_options[] = {
     OUTPUT("PLAN.json", "where the plan is written"),
     PLAN_SHAPE,
     LOCAL,
-    PATH("model", "-m", "MODEL", "the model; default: the one named in the scan",
+    PATH("model", "-m", "MODEL", "the model; default: the path in the scan, from where scan ran",
          .flag_only = true),
-    PATH("file", "-f", "TEXT", "the text; default: the one named in the scan",
+    PATH("file", "-f", "TEXT", "the text; default: the path in the scan, from where scan ran",
          .flag_only = true),
     HEATMAP("write a picture of the gates that close (.svg or .png)"),
 };
@@ -331,7 +335,7 @@ static const struct cli_option quantize_options[] = {
     PATH("in", NULL, "IN", "model to read", .word = 1, .required = true, .flag_only = true),
     PATH("out", NULL, "OUT", "GGUF file to write", .word = 2, .required = true, .flag_only = true,
          .writes = true),
-    CHOICE("type", "T", "F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", NULL,
+    CHOICE("type", "T", "F32|F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", NULL,
            "type of the weight matrices", .required = true),
 };
 static const struct cli_example quantize_examples[] = {
@@ -426,13 +430,15 @@ const struct cli_command cli_commands[] = {
                 "computed is reused.\n\n" LENGTH_RULE,
             .fields = "messages[] timings{}"),
     COMMAND(ppl, "perplexity, and the distance to another model", OPTIONS(ppl),
-            .about = "Cuts the text into windows and scores the second half of each.",
-            .fields = "tokens nll ppl buckets[] kl_mean kl_p99 top1_agree"),
+            .about = "Cuts the text into windows and scores the second half of each. With --base "
+                     "the JSON document also has kl_mean, kl_p99, kl_max and top1_agree.",
+            .fields = "tokens nll ppl buckets[]"),
     COMMAND(scan, "measure how much each gate matters", OPTIONS(scan),
             .about = "A gate is one rotated pair of one KV head of one layer (of a distance bias: "
                      "one head of one layer). The scan holds at the length it was made for.",
             .fields = "gates[]"),
     COMMAND(plan, "choose which gates close within a budget", OPTIONS(plan),
+            .about = ONE_SHAPE,
             .fields = "closed total order[]"),
     COMMAND(
         evaporate, "take positions out of a model, within a promised budget", OPTIONS(evaporate),
@@ -440,7 +446,7 @@ const struct cli_command cli_commands[] = {
                  "95 % upper bound of the result's KL on held-out windows is within the budget, at "
                  "the length given with -c. The result is written with architecture "
                  "zerope-<arch>, which other engines refuse instead of running it wrongly "
-                 "(see export).",
+                 "(see export).\n\n" ONE_SHAPE,
         .fields = "ctx budget_kl closed total kl_mean kl_hi kl_last200 ppl_before ppl_after "
                   "heads_none heads_local layers_none kv_bytes_per_token file"),
     COMMAND(verify, "check the result against its original", OPTIONS(verify),

@@ -4,19 +4,24 @@
 
 #include <zerope/eval.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* In all of these `options` may be NULL (defaults; plan and evaporate need a budget), and so may
  * `json` (no document wanted). In documents a number that is not finite is null. */
 
 /* Importance of every gate at window length n_ctx. text: a file or a folder of documents (a
  * document is a file; a single file is cut into parts); planning documents and held-out documents
  * are split by name, and the split is stored. SCAN.json is written atomically to `out`. */
+#define ZP_SCAN_WINDOWS_MIN 2 /* fewer windows, asked for or given by the text, are refused */
 typedef struct zp_scan_options {
     uint32_t n_ctx;           /* default 2048 */
-    uint32_t n_windows_local; /* default 8: windows for local errors */
+    uint32_t n_windows_local; /* default 8; for local errors; at least ZP_SCAN_WINDOWS_MIN */
     uint32_t n_windows_kl;    /* default 2: windows for exact one-at-a-time KL */
     uint32_t local_window; /* 0: no local-head scan; else W: also ranks heads for becoming local */
     uint32_t n_threads;
-    uint64_t seed;
+    uint64_t seed; /* default 1: of the retrieval prompts that rank heads; text windows have none */
     zp_progress progress;
 } zp_scan_options;
 ZP_API zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options *options,
@@ -24,9 +29,10 @@ ZP_API zp_status zp_scan_run(const char *model, const char *text, const zp_scan_
 
 typedef struct zp_plan_options {
     double budget_kl; /* mean KL(original || new) over positions >= n_ctx / 2, 95 % upper bound */
+    /* at most one of the four; the program refuses more */
     bool uniform, uniform_slow; /* the same pair indices in all layers; only the slowest k pairs */
     bool layers;                /* prefers whole layers */
-    uint32_t local_window;      /* W > 0: heads may become local */
+    uint32_t local_window;      /* W > 0: heads may become local; the scan must have the same W */
     bool no_fold;               /* no mean-rotation fold into q */
     const char *model, *text;   /* default: the paths stored in the scan */
     uint32_t n_threads;
@@ -41,8 +47,8 @@ ZP_API zp_status zp_plan_run(const char *scan, const zp_plan_options *options, c
  * plan_in: reuse files of earlier runs (may be NULL); a plan's budget holds where plan.budget_kl
  * is 0. */
 typedef struct zp_evaporate_options {
-    zp_scan_options scan;
-    zp_plan_options plan;
+    zp_scan_options scan; /* n_threads and progress are of the whole call; local_window is plan's */
+    zp_plan_options plan; /* its n_threads, progress, model and text are not looked at */
     const char *scan_in, *scan_out, *plan_in, *plan_out;
     const char *base; /* original of a model that was evaporated before: the budget is against it */
     uint32_t n_windows_check; /* default 32 held-out windows */
@@ -70,5 +76,9 @@ ZP_API zp_status zp_verify_run(const char *model, const char *base, const char *
 /* to: "stock-gguf", "hf", "gguf". JSON {files[], expected_engines[], context_length, notes[]}. */
 ZP_API zp_status zp_export_run(const char *model, const char *to, const char *out,
                                const zp_progress *progress, char **json, zp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,6 +6,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #ifndef ZP_API
 #if defined(__GNUC__)
 #define ZP_API __attribute__((visibility("default")))
@@ -46,5 +50,9 @@ ZP_API const char *zp_status_name(zp_status status); /* "ZP_BAD_FILE"; never NUL
 ZP_API const char *zp_status_text(zp_status status); /* "invalid model file"; never NULL */
 /* Process exit code: 0, 1, 2, 3, 4, 5 or 130. */
 ZP_API int zp_status_exit_code(zp_status status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -23,6 +23,10 @@
 #include <stdint.h>
 #include <zerope/status.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #if defined(__GNUC__)
 #define ZP_API __attribute__((visibility("default")))
 #else
@@ -66,8 +70,8 @@ ZP_API zp_status zp_model_open(zp_model **out, const char *path, const zp_model_
 ZP_API void zp_model_close(zp_model *m);
 
 /* Whether writing to `output` would change what `input` names, links followed: the same file, a
- * file of the folder, a part of the split. Calls that write files refuse such outputs
- * (ZP_USAGE). */
+ * file in the folder, there or new (of a model's folder: one named like its parts), a part of the
+ * split. Calls that write files refuse such outputs (ZP_USAGE). */
 ZP_API bool zp_writes_over(const char *output, const char *input);
 
 typedef struct zp_model_info {
@@ -234,9 +238,13 @@ typedef struct zp_generated {
 ZP_API zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, size_t n_prompt,
                              const zp_generate_options *options, zp_generated *out, zp_err *err);
 
-/* Re-quantises a model file; type: "Q4_K", "Q8_0", ... JSON report:
- * {"types":{...},"bytes_before","bytes_after",...}. */
+/* Re-quantises a model file; type: F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K, else
+ * ZP_USAGE. JSON report: {"types":{...},"bytes_before","bytes_after",...}. */
 ZP_API zp_status zp_quantize(const char *in, const char *out, const char *type,
                              const zp_progress *progress, char **json, zp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

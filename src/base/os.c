@@ -234,13 +234,30 @@ bool os_stamp_equal(const struct os_stamp *a, const struct os_stamp *b)
            a->seconds == b->seconds && a->nanoseconds == b->nanoseconds;
 }
 
+/* Leaves the folder above: "a/b/" becomes "a/", "a" becomes ".". */
+static void cut_last_name(char *path)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    while (end > 0 && path[end - 1] != '/') end--;
+    (void)snprintf(path + end, 2, "%s", end == 0 ? "." : "");
+}
+
 bool os_is_below(const char *path, const char *folder)
 {
-    char real[PATH_MAX], root[PATH_MAX];
-    if (!os_is_folder(folder) || realpath(path, real) == NULL || realpath(folder, root) == NULL)
+    char above[PATH_MAX], real[PATH_MAX], root[PATH_MAX];
+    size_t size = strlen(path);
+    if (!os_is_folder(folder) || realpath(folder, root) == NULL || size + 1 >= sizeof above)
         return false;
-    size_t size = strlen(root);
-    return strncmp(real, root, size) == 0 && (real[size] == '/' || size == 1);
+    memcpy(above, path, size + 1);
+    bool there = realpath(path, real) != NULL;
+    while (!there && realpath(above, real) == NULL) {
+        if (strcmp(above, ".") == 0 || strcmp(above, "/") == 0) return false;
+        cut_last_name(above);
+    }
+    size = strlen(root);
+    if (strncmp(real, root, size) != 0) return false;
+    return real[size] == '/' || size == 1 || (!there && real[size] == '\0');
 }
 
 /* ---- folders ---- */

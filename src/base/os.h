@@ -39,7 +39,9 @@ struct os_stamp {
 };
 zp_status os_stamp_of(const char *path, struct os_stamp *out, zp_err *err);
 bool os_stamp_equal(const struct os_stamp *a, const struct os_stamp *b);
-bool os_is_below(const char *path, const char *folder); /* both are there */
+/* Whether the path, links followed, lies in the folder or deeper. What is not there yet lies where
+ * the nearest folder above it does. */
+bool os_is_below(const char *path, const char *folder);
 /* Name of an entry of the folder that is wanted, "" if there is none. */
 zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), char *name,
                         size_t room, zp_err *err);

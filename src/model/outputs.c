@@ -12,7 +12,8 @@
 #include "model/gguf.h"
 #include "model/hfwrite.h"
 
-/* In a folder of documents every file counts, in a model's those that make it up. */
+/* In a folder of documents every file counts, in a model's those that make it up; new ones too,
+ * which the next call would read. */
 static bool in_folder(const char *output, const char *input)
 {
     const char *slash = strrchr(output, '/');
@@ -37,8 +38,8 @@ zp_status outputs_check(const char *const *outputs, size_t n_outputs, const char
         if (out == NULL) continue;
         for (size_t k = 0; k < n_inputs; k++)
             ZP_FAIL_IF(inputs[k] != NULL && zp_writes_over(out, inputs[k]), err, ZP_USAGE,
-                       "%s: would be written over the input %s; give it another name", out,
-                       inputs[k]);
+                       "%s: would be written %s the input %s; give it another name", out,
+                       !os_exists(out) && os_exists(inputs[k]) ? "into" : "over", inputs[k]);
         for (size_t k = 0; k < i; k++)
             ZP_FAIL_IF(outputs[k] != NULL && os_same_file(out, outputs[k]), err, ZP_USAGE,
                        "%s and %s are one file; outputs need names of their own", outputs[k], out);

@@ -12,6 +12,7 @@
 #include "model/outputs.h"
 
 #define EVIDENCE_KEY "zerope.evidence"
+#define VALIDATED_KEY "zerope.context.validated"
 
 const char *requant_why_text(enum requant_why why)
 {
@@ -128,6 +129,7 @@ zp_status requant_plan(const struct gguf *g, const struct requant_options *o,
         report->weights_changed |= item->to != item->from;
     }
     report->evidence_dropped = report->weights_changed && gguf_find_key(g, EVIDENCE_KEY) != NULL;
+    report->length_dropped = report->weights_changed && gguf_find_key(g, VALIDATED_KEY) != NULL;
     return ZP_OK;
 }
 
@@ -231,7 +233,7 @@ static zp_status set_keys(struct gguf_edit *e, const struct requant_options *o,
         ZP_TRY(gguf_edit_set_u32(e, "general.quantization_version", 2, err));
     if (report->weights_changed) { /* what was measured on other weights vouches for nothing */
         gguf_edit_remove_key(e, EVIDENCE_KEY);
-        gguf_edit_remove_key(e, "zerope.context.validated");
+        gguf_edit_remove_key(e, VALIDATED_KEY);
     }
     return ZP_OK;
 }
@@ -317,10 +319,11 @@ static json_t *exceptions_json(const struct requant_report *report)
 zp_status requant_report_json(const struct requant_report *report, struct buffer *out, zp_err *err)
 {
     json_t *root = json_pack(
-        "{s:o, s:I, s:I, s:i, s:i, s:b, s:o}", "types", types_json(report), "bytes_before",
+        "{s:o, s:I, s:I, s:i, s:i, s:b, s:b, s:o}", "types", types_json(report), "bytes_before",
         (json_int_t)report->bytes_before, "bytes_after", (json_int_t)report->bytes_after, "twice",
         (int)report->n_twice, "grown", (int)report->n_grown, "evidence_dropped",
-        (int)report->evidence_dropped, "exceptions", exceptions_json(report));
+        (int)report->evidence_dropped, "validated_length_dropped", (int)report->length_dropped,
+        "exceptions", exceptions_json(report));
     ZP_FAIL_IF(root == NULL, err, ZP_NO_MEMORY, "not enough memory for the report");
     zp_status status = json_write_text(root, JSON_COMPACT, out, err);
     json_decref(root);

@@ -44,7 +44,9 @@ struct requant_report {
     uint32_t n_items, n_twice, n_grown;
     uint64_t bytes_before, bytes_after; /* of the files */
     bool weights_changed;  /* some tensor has another type now */
-    bool evidence_dropped; /* key zerope.evidence left out: it was measured on other weights */
+    /* keys left out, since they were measured on other weights */
+    bool evidence_dropped; /* zerope.evidence */
+    bool length_dropped;   /* zerope.context.validated */
     struct arena arena;
 };
 
@@ -57,7 +59,8 @@ zp_status requant_file(const char *in, const char *out, const struct requant_opt
                        struct requant_report *report, zp_err *err);
 void requant_report_free(struct requant_report *report);
 /* {"types": {type: tensors}, "bytes_before", "bytes_after", "twice", "grown", "evidence_dropped",
- *  "exceptions": [{"name", "from", "to", "why"}]}; exceptions are matrices of another type. */
+ *  "validated_length_dropped", "exceptions": [{"name", "from", "to", "why"}]}; exceptions are
+ *  matrices of another type. */
 zp_status requant_report_json(const struct requant_report *report, struct buffer *out, zp_err *err);
 
 #endif

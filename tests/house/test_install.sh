@@ -46,6 +46,39 @@ LD_LIBRARY_PATH=$library ldd "$tree/shared" | grep "libzerope.so.0 => $tree"
   $(query --static --libs | sed 's/-lzerope//') -o "$tree/static"
 "$tree/static"
 
+# Every header serves a C++ program too: it compiles, and the names link as C's.
+cxx=${CXX:-$(command -v g++ clang++ clang++-14 | head -1 || true)}
+if [ -n "$cxx" ]; then
+  cat >"$tree/probe.cc" <<'CC'
+#include <zerope/eval.h>
+#include <zerope/evap.h>
+#include <zerope/report.h>
+#include <zerope/status.h>
+#include <zerope/zerope.h>
+#include <cstring>
+int main()
+{
+    zp_model *model = nullptr;
+    zp_err err = {};
+    zp_ppl_options ppl = {};
+    zp_verify_options verify = {};
+    zp_status status = zp_model_open(&model, "/nowhere/at/all.gguf", nullptr, &err);
+    if (zp_report_heatmap("", "/nowhere", nullptr) == ZP_OK) return 2;
+    if (zp_verify_run("/nowhere", "/nowhere", "/nowhere", &verify, nullptr, nullptr) == ZP_OK)
+        return 3;
+    if (model != nullptr) return zp_ppl_json(model, nullptr, "/", &ppl, nullptr, &err) == ZP_OK;
+    return std::strcmp(zp_status_name(status), "ZP_BAD_INPUT") != 0;
+}
+CC
+  for standard in c++11 c++17; do
+    "$cxx" -std=$standard -Wall -Wextra -Wpedantic -Werror "$tree/probe.cc" $(query --cflags) \
+      $(query --libs) -o "$tree/cxx"
+    LD_LIBRARY_PATH=$library "$tree/cxx"
+  done
+else
+  echo "no C++ compiler: headers not tried from C++"
+fi
+
 # The shared library exports the public names and nothing else.
 stray=$(nm -D --defined-only "$library/libzerope.so" | awk '{print $3}' | grep -v '^zp_' || true)
 [ -z "$stray" ] || { echo "exported beside zp_*:"; echo "$stray"; exit 1; }

@@ -259,6 +259,10 @@ static void test_one_file_has_many_names(void **state)
     assert_true(os_is_below("sub/link", ".") && os_is_below("file", "door/.."));
     assert_false(os_is_below("file", "sub") || os_is_below("sub", "sub"));
     assert_false(os_is_below("sub/link", "sub")); /* it leads out of it */
+    assert_true(os_is_below("sub/new", "sub") && os_is_below("door/new/", "sub"));
+    assert_true(os_is_below("sub/none/new", "sub") && os_is_below("new", "."));
+    assert_false(os_is_below("new", "sub") || os_is_below("sub/../new", "sub"));
+    assert_false(os_is_below("newer", "new") || os_is_below("sub/new", "file"));
 }
 
 /* ---- folders ---- */

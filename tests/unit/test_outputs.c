@@ -66,11 +66,29 @@ static void parts_and_folders_are_inputs(void **state)
     } cases[] = {
         { "docs/a.txt", "docs", true },
         { "./docs/deep/b.txt", "docs/", true },
-        { "docs/new.txt", "docs", false },
+        { "docs/new.txt", "docs", true }, /* a document of the next call */
+        { "docs/deep/new.txt", "docs/", true },
+        { "docs/new.txt/", "docs", true },
+        { "./docs//new.txt", "docs", true },
+        { "split/../docs/new.txt", "docs", true },
+        { "docs/../new.txt", "docs", false },
+        { "docs/../new.txt", ".", true },
+        { "new.txt", ".", true },
+        { "new.txt", "./docs/..", true },
+        { "new.txt", "docs", false },
+        { "docs2", "docs", false },
+        { "linked/new.txt", "docs", true },
+        { "docs/deep/new.txt", "linked", true },
+        { "docs/out/new.txt", "docs", false }, /* a link that leads out of it */
+        { "docs/dangling", "docs", true }, /* a file takes the link's place */
+        { "docs/none/new", "docs", true },
         { "docs", "docs", true },
         { "docs", "docs/a.txt", false },
         { "hf/model-00002-of-00002.safetensors", "hf", true },
         { "hf/notes.txt", "hf", false },
+        { "hf/new.txt", "hf", false },
+        { "hf/new.json", "hf", true },
+        { "split/../hf/model-00003-of-00003.safetensors", "hf/", true },
         { "split/m-00002-of-00003.gguf", "split/m-00001-of-00003.gguf", true },
         { "split/../split/m-00003-of-00003.gguf", "split/m-00001-of-00003.gguf", true },
         { "part", "split/m-00001-of-00003.gguf", true },
@@ -80,9 +98,16 @@ static void parts_and_folders_are_inputs(void **state)
     for (size_t i = 0; i < ZP_COUNT(folders); i++) assert_int_equal(mkdir(folders[i], 0777), 0);
     for (size_t i = 0; i < ZP_COUNT(files); i++) put(files[i], "x");
     assert_int_equal(symlink("split/m-00002-of-00003.gguf", "part"), 0);
+    assert_int_equal(symlink("docs", "linked"), 0);
+    assert_int_equal(symlink("../split", "docs/out"), 0);
+    assert_int_equal(symlink("nowhere", "docs/dangling"), 0);
     for (size_t i = 0; i < ZP_COUNT(cases); i++)
         if (zp_writes_over(cases[i].output, cases[i].input) != cases[i].over)
             fail_msg("%s over %s", cases[i].output, cases[i].input);
+    char absolute[96];
+    snprintf(absolute, sizeof absolute, "%s/docs/new.txt", folder);
+    assert_true(zp_writes_over(absolute, "docs") && zp_writes_over("/docs/new.txt", "/"));
+    assert_false(zp_writes_over("/new.txt", "docs"));
 }
 
 static void refuse(zp_status status, const zp_err *err)
@@ -115,11 +140,13 @@ static void calls_refuse_their_inputs_as_outputs(void **state)
         refuse(zp_evaporate_run("m.gguf", "t.txt", &e, "o.gguf", &json, &err[7]), &err[7]);
         assert_null(json);
     }
-    zp_err err[3] = { 0 };
+    zp_err err[4] = { 0 };
     refuse(zp_scan_run("m.gguf", "t.txt", &scan, "./t.txt", &err[0]), &err[0]);
     refuse(zp_plan_run("s.json", &plan, "./s.json", &err[1]), &err[1]);
     plan.model = plan.text = NULL; /* the paths in the scan count as well */
     refuse(zp_plan_run("s.json", &plan, "./t.txt", &err[2]), &err[2]);
+    refuse(zp_scan_run("m.gguf", ".", &scan, "new.json", &err[3]), &err[3]);
+    assert_false(os_exists("new.json"));
     assert_false(os_exists("o.gguf"));
 }
 

@@ -49,6 +49,8 @@ static const struct shape shapes[] = {
 };
 #define Q_TENSOR 3
 
+static bool with_evidence = true, with_length = true; /* keys of the source */
+
 /* Writes the source; weights of columns 64..127 of every matrix are zero. */
 static void make_source(const char *damaged, float value)
 {
@@ -58,7 +60,8 @@ static void make_source(const char *damaged, float value)
     CHECK(gguf_edit_init(&e, NULL, err));
     CHECK(gguf_edit_set_str(&e, "general.architecture", "llama", err));
     CHECK(gguf_edit_set_u32(&e, "general.file_type", 0, err));
-    CHECK(gguf_edit_set_str(&e, "zerope.evidence", "{}", err));
+    if (with_evidence) CHECK(gguf_edit_set_str(&e, "zerope.evidence", "{}", err));
+    if (with_length) CHECK(gguf_edit_set_u32(&e, "zerope.context.validated", 64, err));
     CHECK(gguf_edit_set_str(&e, "somebody.else", "kept", err));
     for (size_t i = 0; i < ZP_COUNT(shapes); i++) {
         const struct shape *s = &shapes[i];
@@ -145,6 +148,27 @@ static void test_keys_say_the_new_type_and_old_evidence_is_gone(void **state)
     assert_true(gguf_str_is(text, "kept"));
     requant_report_free(&report);
     gguf_close(&g);
+}
+
+static void test_what_is_dropped_is_what_is_reported(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct gguf g;
+        with_evidence = i & 1, with_length = i & 2;
+        bool changes = i & 4;
+        make_source(NULL, 0);
+        struct requant_report report = run(source, result, changes ? QUANT_Q8_0 : QUANT_F32);
+        assert_int_equal(report.evidence_dropped, with_evidence && changes);
+        assert_int_equal(report.length_dropped, with_length && changes);
+        CHECK(gguf_open(&g, result, err));
+        assert_int_equal(gguf_find_key(&g, "zerope.evidence") != NULL, with_evidence && !changes);
+        assert_int_equal(gguf_find_key(&g, "zerope.context.validated") != NULL,
+                         with_length && !changes);
+        gguf_close(&g);
+        requant_report_free(&report);
+    }
+    with_evidence = with_length = true;
 }
 
 static void test_closed_columns_stay_zero_and_values_stay_close(void **state)
@@ -377,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matrices_change_type_and_everything_else_keeps_its_bytes),
         cmocka_unit_test(test_keys_say_the_new_type_and_old_evidence_is_gone),
+        cmocka_unit_test(test_what_is_dropped_is_what_is_reported),
         cmocka_unit_test(test_closed_columns_stay_zero_and_values_stay_close),
         cmocka_unit_test(test_quantising_again_to_the_same_type_changes_nothing),
         cmocka_unit_test(test_a_larger_type_from_quantised_weights_is_reported),

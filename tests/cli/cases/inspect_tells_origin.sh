@@ -13,6 +13,11 @@ zerope verify new.gguf --base "$stock" -f text.txt -q | head -1 | sed 's/[1-9][0
 section evidence
 zerope inspect new.gguf --json | python3 "$TOOLS/fields.py" 'recipe{}' 'evidence{}'
 zerope inspect "$stock" | grep -c -e ^recipe -e ^evidence
+# A passing verify vouches for the mode it ran, and for no other.
+tr -d '\0 \n' <new.gguf | grep -a -o '"verified_modes":[^]]*]'
+for mode in full zero 'zero --allow-unverified-mode'; do
+    zerope ppl new.gguf -f text.txt -c 32 --windows 2 -q --mode $mode >out 2>err; echo "$? $(cat err)"
+done
 # Keys that do not parse, or hold other types, show nothing and harm nothing.
 spoil() { python3 -c 'import sys
 data = open("new.gguf", "rb").read()

@@ -4,7 +4,7 @@ cp "$DATA"/arch/gguf/gguf-llama-yarn.gguf m.gguf
 cp "$DATA"/prose.txt t.txt
 ln -s m.gguf link.gguf
 ln m.gguf hard.gguf
-mkdir docs; cp t.txt docs/a.txt
+mkdir docs; cp t.txt docs/a.txt; ln -s docs linked
 cp -r "$DATA"/arch/qwen2 hf
 echo '{}' >c.json
 sum() { cat m.gguf t.txt docs/* hf/* c.json | cksum; }
@@ -18,6 +18,11 @@ done
 try scan m.gguf -f t.txt -o ./t.txt
 try scan m.gguf -f t.txt -o ./m.gguf
 try scan m.gguf -f docs -o ./docs/a.txt
+try scan m.gguf -f docs -o docs/a-scan.json
+try scan m.gguf -f docs -o s.json --heatmap docs/../docs/s.svg
+try verify m.gguf --base m.gguf -f docs/ --report linked/v.html
+try evaporate m.gguf -f . --budget-kl 1 -o new.gguf
+try scan hf -f t.txt -o hf/scan.json
 try scan hf -f t.txt -o hf/config.json
 try scan m.gguf -f t.txt -o s.json --heatmap ./s.json
 try scan m.gguf -f t.txt -o s.json --heatmap ./t.txt

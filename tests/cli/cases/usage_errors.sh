@@ -39,6 +39,8 @@ try run m --bogus
 try run m --nope
 try export m -o x
 try export m -o x --to onnx
+try scan m -f t -o s.json --windows 1
+try scan m -f t -o s.json --windows 2 --windows-kl 3
 try quantize m
 try quantize m m --type Q8_0
 try quantize m o --type Q9_9

@@ -1,0 +1,25 @@
+# The fields that help calls the least of a JSON document are there when only what is required is
+# given; ppl --base adds those its help names.
+export ZEROPE_THREADS=1
+m="$DATA/arch/gguf/gguf-qwen2.gguf" t="$DATA/prose.txt"
+fields() { zerope "$1" --help --json | python3 -c 'import json, re, sys
+print(re.sub(r"\{[^}]+\}", "", json.load(sys.stdin)["fields"]))'; }
+least() { zerope "$@" --json -q | tee doc.json | python3 "$TOOLS/fields.py" $(fields $1) |
+    sed "s/^/$1 /"; }
+least inspect "$m"
+least logits "$m" --ids '1 2 3'
+least ppl "$m" -f "$t" -c 64 --windows 2
+grep -c -e '"kl_' -e '"top1_agree"' doc.json
+zerope ppl --help | tr -s ' \n' ' ' | grep -o 'With --base [^.]*'
+zerope ppl "$m" -f "$t" -c 64 --windows 2 --base "$m" --json -q |
+    python3 "$TOOLS/fields.py" kl_mean kl_p99 kl_max top1_agree
+least scan "$m" -f "$t" -c 64 -o s.json
+least plan s.json --budget-kl 1 -o p.json
+least evaporate "$m" -f "$t" -c 64 --budget-kl 1 -o o.gguf --plan p.json --windows 2
+least verify o.gguf --base "$m" -f "$t" -c 64 --budget-kl 1
+least export o.gguf --to gguf -o e.gguf
+least quantize o.gguf q.gguf --type F16
+least doctor --quick
+least version
+least completion bash
+least help
