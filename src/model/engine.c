@@ -201,16 +201,14 @@ static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode 
     return ZP_OK;
 }
 
-zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options, zp_err *err)
+/* mode: resolved. */
+static zp_status open_seq(zp_seq **out, zp_engine *e, zp_mode mode, uint64_t offset, zp_err *err)
 {
-    *out = NULL;
-    zp_mode mode;
-    ZP_TRY(resolve_mode(e, options ? options->mode : ZP_MODE_FULL, &mode, err));
     struct zp_seq *s = mem_zalloc(MEM_META, sizeof *s);
     ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for a sequence");
     s->engine = e;
     s->mode = mode;
-    s->offset = options ? options->position_offset : 0;
+    s->offset = offset;
     zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
     if (status != ZP_OK) {
         mem_free(s);
@@ -219,6 +217,14 @@ zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options,
     e->n_open_seqs++;
     *out = s;
     return ZP_OK;
+}
+
+zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options, zp_err *err)
+{
+    *out = NULL;
+    zp_mode mode;
+    ZP_TRY(resolve_mode(e, options ? options->mode : ZP_MODE_FULL, &mode, err));
+    return open_seq(out, e, mode, options ? options->position_offset : 0, err);
 }
 
 void zp_seq_close(zp_seq *s)
@@ -236,9 +242,8 @@ uint32_t zp_seq_length(const zp_seq *s)
 
 zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
 {
-    zp_seq_options options = { .mode = ZP_MODE_FULL, .position_offset = s->offset };
-    ZP_TRY(zp_seq_open(out, s->engine, &options, err));
-    (*out)->mode = s->mode;
+    *out = NULL;
+    ZP_TRY(open_seq(out, s->engine, s->mode, s->offset, err)); /* a mode that was allowed once */
     zp_status status = kv_table_share(&(*out)->kv, &s->kv, &s->engine->kv, n, err);
     if (status == ZP_OK) return ZP_OK;
     zp_seq_close(*out);
