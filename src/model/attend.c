@@ -232,12 +232,11 @@ static void write_heads(const struct forward *f, const struct block *b, const st
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-void attend_prepare(struct forward *f, uint32_t layer)
+void attend_prepare(struct forward *f)
 {
     struct attend *a = f->attend;
     uint32_t group = f->h->n_head / f->h->n_kv, most = BLOCK_ROWS / group ? BLOCK_ROWS / group : 1,
              token = 0;
-    (void)layer;
     a->n_blocks = 0;
     for (uint32_t i = 0; i < f->n_runs; i++) {
         for (uint32_t at = 0; at < f->runs[i].n; at += most)

@@ -214,7 +214,6 @@ static zp_status open_seq(zp_seq **out, zp_engine *e, zp_mode mode, uint64_t off
         mem_free(s);
         return status;
     }
-    e->n_open_seqs++;
     *out = s;
     return ZP_OK;
 }
@@ -231,7 +230,6 @@ void zp_seq_close(zp_seq *s)
 {
     if (!s) return;
     kv_table_free(&s->kv, &s->engine->kv);
-    s->engine->n_open_seqs--;
     mem_free(s);
 }
 

@@ -315,16 +315,12 @@ static void attention(const struct worker *w, uint32_t l, const struct layer_wei
         wait_all(w);
     }
     rotate_and_append(w, l, t0, t1);
-    if (w->thread == 0) attend_prepare(f, l);
+    if (w->thread == 0) attend_prepare(f);
     wait_all(w);
     attend_work(f, l, w->thread);
     wait_all(w);
     attend_merge(f, l, w->thread);
     wait_all(w);
-    if (f->hooks.at_heads) {
-        if (w->thread == 0) f->hooks.at_heads(f->hooks.arg, l, f->n_tok, f->heads);
-        wait_all(w);
-    }
     set_input(w, &f->act_heads, t0, t1);
     wait_all(w);
     multiply(w, &lw->mat[W_O], &f->act_heads, f->n_tok, f->sum);

@@ -23,8 +23,6 @@ struct forward_hooks {
                      const float *x); /* x (n_tok, d_model), before it */
     void (*at_qkv)(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k,
                    const float *v);
-    void (*at_heads)(void *arg, uint32_t layer, size_t n_tok,
-                     const float *heads); /* (n_tok, n_head, d_head) before W_o */
 };
 
 enum { PAIR_TILE = 64 }; /* rows of the output matrix computed at a time */
