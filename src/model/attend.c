@@ -120,20 +120,10 @@ void attend_free(struct forward *f)
 
 /* ---- rows of a block ------------------------------------------------------------------------- */
 
-static uint32_t reach_of(const struct forward *f, uint32_t layer, uint32_t kv, uint32_t at)
+static struct position_sight sight_of(const struct forward *f, uint32_t layer, uint32_t kv)
 {
-    if (!f->windows) return position_reach(f->position, layer, kv, at);
-    uint32_t w = f->windows[layer * f->h->n_kv + kv], own = f->position->window[layer];
-    if (own != 0 && (w == 0 || own < w)) w = own;
-    return w == 0 || at + 1 <= w ? 0 : at + 1 - w;
-}
-
-/* Sinks belong to local heads only: a layer's own sliding window has none. */
-static uint32_t sinks_of(const struct forward *f, uint32_t layer, uint32_t kv)
-{
-    uint32_t i = layer * f->h->n_kv + kv;
-    if (f->windows) return f->windows[i] != 0 ? f->n_sink : 0;
-    return f->position->heads[i].window != 0 ? f->position->n_sink : 0;
+    if (!f->windows) return position_head_sight(f->position, layer, kv);
+    return position_try_sight(f->position, layer, f->windows[layer * f->h->n_kv + kv], f->n_sink);
 }
 
 /* Row (token i, head g of the group) -> row i * group + g of the block. */
@@ -141,17 +131,19 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
                         struct thread_room *r)
 {
     const struct position *p = f->position;
-    uint32_t group = p->n_head / p->n_kv, d = p->d_head, sinks = sinks_of(f, layer, b->kv);
+    struct position_sight sight = sight_of(f, layer, b->kv);
+    uint32_t group = p->n_head / p->n_kv, d = p->d_head;
     size_t row = 0;
     for (uint32_t i = 0; i < b->n_tok; i++) {
-        uint32_t at = f->token_at[b->token + i], lo = reach_of(f, layer, b->kv, at);
-        uint32_t n_visible = at + 1 - lo + (sinks < lo ? sinks : lo);
+        uint32_t at = f->token_at[b->token + i];
+        struct position_seen seen = position_seen(sight, at);
+        uint32_t n_visible = seen.n_sinks + at + 1 - seen.first;
         for (uint32_t g = 0; g < group; g++, row++) {
             uint32_t head = b->kv * group + g;
             float s = position_query_scale(p, layer, head, n_visible);
             const float *q = f->q + ((size_t)(b->token + i) * p->n_head + head) * d;
             for (uint32_t c = 0; c < d; c++) r->q[row * d + c] = q[c] * s;
-            r->lo[row] = lo;
+            r->lo[row] = seen.first;
             r->hi[row] = at + 1;
             if (f->bias && f->bias[layer * p->n_head + head])
                 r->bias[row] = f->bias[layer * p->n_head + head] + KERN_TILE + f->n_ctx - 1 - at;
@@ -183,7 +175,7 @@ static void attend_segment(const struct forward *f, uint32_t layer, const struct
                              .q_stride = f->h->d_head,
                              .lo = r->lo,
                              .hi = r->hi,
-                             .n_sink = sinks_of(f, layer, b->kv),
+                             .n_sink = sight_of(f, layer, b->kv).n_sink,
                              .k_tile = kv->k + head * kv->n_tiles,
                              .v_tile = kv->v + head * kv->n_tiles,
                              .m = s.m,

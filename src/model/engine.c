@@ -197,7 +197,7 @@ static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode 
                err, ZP_BAD_INPUT,
                "the file carries no passing evidence for position mode %s; --allow-unverified-mode "
                "runs it all the same",
-               *mode == ZP_MODE_HALF ? "half" : "zero");
+               position_mode_name(*mode));
     return ZP_OK;
 }
 
