@@ -159,9 +159,10 @@ static void give_back(struct kv_table *t, struct kvcache *c)
 size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n)
 {
     size_t total = 0;
+    uint32_t tiles = (t->length + n + KERN_TILE - 1) / KERN_TILE; /* none is held past them */
     for (uint32_t h = 0; h < c->n_heads; h++) {
         size_t owned = 0, most = head_pages(c->position, h, (size_t)t->length + n, c->micro_batch);
-        for (uint32_t i = 0; i < t->n_tiles; i++) {
+        for (uint32_t i = 0; i < tiles; i++) {
             const void *k = t->k[(size_t)h * t->n_tiles + i];
             owned += k && c->refs[page_number(c, k)] == 1;
         }
