@@ -351,16 +351,14 @@ static size_t gather_wanted(struct zp_engine *e, const struct engine_job *job, s
     return n;
 }
 
-static void count_positions(struct zp_engine *e, size_t n_runs, uint32_t layers)
+/* Done is what the layer program says it did, not what the position table says it should: verify
+ * compares the two. */
+static void count_positions(struct zp_engine *e, uint32_t n_tok, uint32_t n_layers)
 {
-    uint64_t done, skipped;
-    for (size_t i = 0; i < n_runs; i++) {
-        struct position_view view = { e->runs[i].mode, e->forward.gates, e->forward.identity };
-        if (i == 0 || e->runs[i].mode != e->runs[i - 1].mode)
-            position_count(&e->model->position, view, &done, &skipped);
-        e->position_done += done * e->runs[i].n * layers / e->model->h.n_layer;
-        e->position_skipped += skipped * e->runs[i].n * layers / e->model->h.n_layer;
-    }
+    const struct position *p = &e->model->position;
+    uint64_t all = (uint64_t)n_tok * n_layers * p->n_kv * p->n_pair;
+    e->position_done += e->forward.n_rotated;
+    e->position_skipped += all - e->forward.n_rotated;
 }
 
 static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job *job, zp_err *err)
@@ -380,7 +378,7 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
         forward_layers(&e->forward, e->runs, n_runs, job->layer_begin, layer_end,
                        job->x_in ? job->x_in + tokens * d : NULL);
         for (size_t i = 0; i < n_runs; i++) e->runs[i].kv->length += e->runs[i].n;
-        count_positions(e, n_runs, layer_end - job->layer_begin);
+        count_positions(e, n_tok, layer_end - job->layer_begin);
         if (job->x_out) memcpy(job->x_out + tokens * d, e->forward.x, n_tok * d * sizeof(float));
         if (job->logits) {
             size_t n = gather_wanted(e, job, from, n_tok);

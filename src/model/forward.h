@@ -59,6 +59,7 @@ struct forward {
     uint32_t n_tok;
     uint32_t *token_run, *token_at; /* (micro_batch) */
     uint32_t layer_begin, layer_end;
+    uint64_t n_rotated; /* layer x KV head x pair x token, counted where the rotation runs */
 };
 
 /* Everything but scratch is set by the caller before. */

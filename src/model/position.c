@@ -515,11 +515,12 @@ void position_count(const struct position *p, struct position_view view, uint64_
 {
     *rotated = *skipped = 0;
     for (uint32_t l = 0; l < p->n_layer; l++)
-        for (uint32_t k = 0; k < p->n_kv; k++)
-            for (uint32_t s = 0; s < p->n_pair; s++) {
-                bool done = slot_rotates(p, view, l, k, s) || view.identity;
-                *(done ? rotated : skipped) += 1;
-            }
+        for (uint32_t k = 0; k < p->n_kv; k++) {
+            uint32_t n = p->n_pair; /* slots up to the last one that rotates */
+            while (n > 0 && !view.identity && !slot_rotates(p, view, l, k, n - 1)) n--;
+            *rotated += n;
+            *skipped += p->n_pair - n;
+        }
 }
 
 float position_query_scale(const struct position *p, uint32_t layer, uint32_t head,

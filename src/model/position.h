@@ -78,7 +78,8 @@ struct position_view {
 uint32_t position_head_cs(const struct position *p, struct position_view view, uint32_t layer,
                           uint32_t kv, const float *token_cs, float *room, const float **cs);
 
-/* Pairs that a view rotates and skips, per token, summed over layers and KV heads (for PSR). */
+/* Pairs that a view rotates and skips, per token, summed over layers and KV heads (for PSR). A
+ * closed pair between open slots of a view is rotated, by (1, 0): it costs as much. */
 void position_count(const struct position *p, struct position_view view, uint64_t *rotated,
                     uint64_t *skipped);
 /* *own = *p with the angles of set 0 for a context of n_ctx positions, in room (n_pair): they
