@@ -3,7 +3,9 @@
  * sampling, sockets.
  * Threads: one caller at a time.
  * E1 planned bytes = counted bytes.  E2 no allocation in engine_run (I5).
- * E3 a failed run leaves every sequence's length as it was. */
+ * E3 a refused run leaves every sequence as it was: all that can be refused is checked before work.
+ *    An interrupted one takes back what it appended, but for sequences whose windows have given
+ *    back pages of the old length: those keep every token that was computed, and can go on. */
 #include "model/engine.h"
 
 #include <string.h>
@@ -285,7 +287,7 @@ static zp_status check_item(const struct zp_engine *e, const struct engine_job *
     return ZP_OK;
 }
 
-/* Everything that can fail is checked before any work (E3). */
+/* Everything that can be refused, before any work (E3). */
 static zp_status check_job(const struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
     size_t rows = 0, pages = 0;
@@ -394,8 +396,7 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
     return ZP_OK;
 }
 
-/* Takes back what a stopped run had appended (E3). Where a window has given pages back meanwhile,
- * the sequence keeps its new length. */
+/* Takes back what an interrupted run had appended, where the pages are still there (E3). */
 static void take_back(const struct engine_job *job, size_t computed)
 {
     for (size_t i = 0; i < job->n_items && computed; i++) {

@@ -246,6 +246,74 @@ static void test_run_over_one_layer_counts_that_layer(void **state)
     zp_model_close(m);
 }
 
+/* ---- interrupted runs (E3) ------------------------------------------------------------------- */
+
+enum { PROMPT = 100, MORE = 640, BATCH = 64 };
+
+static bool stop_at(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what, (void)total;
+    return done < *(const uint64_t *)arg;
+}
+
+static void append(zp_engine *e, zp_seq *s, const int32_t *ids, size_t n, float *logits)
+{
+    zp_item item = { s, ids, n, logits ? ZP_WANT_LAST : ZP_WANT_NONE };
+    GOLDEN_OK(zp_engine_run(e, &item, 1, logits, logits != NULL, NULL, err));
+}
+
+/* A run stopped after `stop` of MORE tokens, then the rest: which length is left, and whether the
+ * last logits are those of a run without a stop. */
+static void check_stop(const zp_model *m, const int32_t *ids, uint64_t stop, bool kept,
+                       const float *expected)
+{
+    zp_engine *e = golden_engine(
+        m, (zp_engine_options){ .n_ctx = PROMPT + MORE, .n_threads = 2, .micro_batch = BATCH });
+    float *logits = malloc(m->h.n_vocab * sizeof *logits);
+    zp_progress progress = { stop_at, &stop };
+    zp_seq *s = NULL;
+    assert_non_null(logits);
+    GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+    append(e, s, ids, PROMPT, NULL);
+    zp_item item = { s, ids + PROMPT, MORE, ZP_WANT_NONE };
+    assert_int_equal(zp_engine_run(e, &item, 1, NULL, 0, &progress, NULL), ZP_INTERRUPTED);
+    uint32_t length = zp_seq_length(s);
+    assert_int_equal(length, PROMPT + (kept ? stop : 0));
+    append(e, s, ids + length, PROMPT + MORE - length, logits);
+    assert_memory_equal(logits, expected, m->h.n_vocab * sizeof *logits);
+    free(logits);
+    zp_seq_close(s);
+    zp_engine_close(e);
+}
+
+static void check_stops(const char *name, bool windowed)
+{
+    zp_model *m = open_small(name);
+    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = PROMPT + MORE, .n_threads = 2 });
+    float *expected = malloc(m->h.n_vocab * sizeof *expected);
+    int32_t ids[PROMPT + MORE];
+    zp_seq *s = NULL;
+    assert_non_null(expected);
+    for (int i = 0; i < PROMPT + MORE; i++) ids[i] = i * 37 % (int)m->h.n_vocab;
+    GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+    append(e, s, ids, PROMPT + MORE, expected);
+    zp_seq_close(s);
+    zp_engine_close(e);
+    check_stop(m, ids, BATCH, false, expected); /* 256 positions stay behind a window */
+    check_stop(m, ids, 4 * BATCH, false, expected);
+    check_stop(m, ids, 8 * BATCH, windowed, expected);
+    check_stop(m, ids, MORE - BATCH, windowed, expected);
+    free(expected);
+    zp_model_close(m);
+}
+
+static void test_interrupted_run_is_taken_back_or_kept_whole(void **state)
+{
+    (void)state;
+    check_stops("gguf-llama-yarn", false);
+    check_stops("gguf-gemma3", true);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -268,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_rotations_done_are_those_of_the_tokens_computed),
         cmocka_unit_test(test_count_tells_of_rotations_that_did_not_run),
         cmocka_unit_test(test_run_over_one_layer_counts_that_layer),
+        cmocka_unit_test(test_interrupted_run_is_taken_back_or_kept_whole),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
