@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/os.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -132,6 +133,19 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
     return ZP_OK;
 }
 
+static void tell(const struct zp_engine *e)
+{
+    zp_engine_stats s;
+    struct bytes_text text[4];
+    zp_engine_describe(e, &s);
+    log_info("engine: kernels %s, %u threads, context %u, micro-batch %u, KV %s; weights %s, KV "
+             "%s, scratch %s, positions %s",
+             s.level, s.n_threads, s.n_ctx, s.micro_batch,
+             e->options.kv_type == ZP_KV_F32 ? "f32" : "bf16",
+             bytes_in_words(s.weights_bytes, &text[0]), bytes_in_words(s.kv_bytes, &text[1]),
+             bytes_in_words(s.scratch_bytes, &text[2]), bytes_in_words(s.position_bytes, &text[3]));
+}
+
 zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_options *options,
                          zp_err *err)
 {
@@ -145,6 +159,7 @@ zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_opt
         zp_engine_close(e);
         return status;
     }
+    tell(e);
     *out = e;
     return ZP_OK;
 }
