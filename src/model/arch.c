@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
+
 static const struct arch_row rows[] = {
     { .name = "llama", .pairing = ARCH_INTERLEAVED, .act = ARCH_SILU, .rope_base = 10000.0f },
     { .name = "qwen2", .pairing = ARCH_HALVES, .act = ARCH_SILU, .qkv_bias = true },
@@ -244,6 +246,9 @@ static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
     ZP_FAIL_IF(any && !usable, err, ZP_BAD_FILE,
                "%s: rope.freq_base is %g, freq_base_swa %g; expected numbers above 0, at most "
                "%g", g->path, (double)h->rope_base, (double)h->rope_base_swa, (double)most_base);
+    if (any && !gguf_find_key(g, "%.rope.freq_base"))
+        log_info("%s: no key rope.freq_base: base %g, the default for %s", g->path,
+                 (double)h->rope_base, h->arch->name);
     ZP_TRY(read_scaling(h, g, err));
     h->rope_freqs = gguf_find_tensor(g, "rope_freqs.weight");
     ZP_FAIL_IF(h->rope_freqs && (h->rope_freqs->n_dims != 1 || h->rope_freqs->type != 0 ||

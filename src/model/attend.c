@@ -33,8 +33,9 @@ struct attend {
     struct block *blocks;
     size_t n_blocks, n_tasks;
     bool split;        /* a task is one segment of a block */
-    size_t n_segments; /* room of partial states a block */
-    float *partial;    /* (SPLIT_BLOCKS * threads, n_segments, state) */
+    size_t n_segments; /* of the batch's longest sequence */
+    size_t room;       /* segments of n_ctx positions: partial states a block */
+    float *partial;    /* (SPLIT_BLOCKS * threads, room, state) */
     atomic_size_t next;
     uint8_t *memory;
 };
@@ -58,6 +59,11 @@ static size_t room_bytes(const struct hparams *h)
     return (bytes + 63) / 64 * 64;
 }
 
+static size_t segments_for(uint32_t n_positions)
+{
+    return ((size_t)n_positions + KERN_SEGMENT - 1) / KERN_SEGMENT;
+}
+
 static size_t block_capacity(const struct forward *f)
 {
     return (size_t)f->micro_batch * f->h->n_kv; /* worst case: every token its own run */
@@ -66,10 +72,9 @@ static size_t block_capacity(const struct forward *f)
 uint64_t attend_plan(const struct hparams *h, uint32_t micro_batch, uint32_t n_ctx,
                      uint32_t n_threads)
 {
-    uint64_t segments = ((uint64_t)n_ctx + KERN_SEGMENT - 1) / KERN_SEGMENT;
     return sizeof(struct attend) + (uint64_t)micro_batch * h->n_kv * sizeof(struct block) +
            n_threads * (sizeof(struct thread_room) + (uint64_t)room_bytes(h)) +
-           SPLIT_BLOCKS * n_threads * segments * state_floats(h) * 4;
+           SPLIT_BLOCKS * n_threads * (uint64_t)segments_for(n_ctx) * state_floats(h) * 4;
 }
 
 static struct state state_at(float *memory, size_t rows)
@@ -95,10 +100,10 @@ zp_status attend_open(struct forward *f, zp_err *err)
     struct attend *a = mem_zalloc(MEM_SCRATCH, sizeof *a);
     ZP_FAIL_IF(!a, err, ZP_NO_MEMORY, "not enough memory for attention scratch");
     f->attend = a;
-    a->n_segments = ((size_t)f->n_ctx + KERN_SEGMENT - 1) / KERN_SEGMENT;
+    a->room = segments_for(f->n_ctx);
     ZP_ALLOC(a->rooms, MEM_SCRATCH, n, err, "attention scratch");
     ZP_ALLOC(a->memory, MEM_SCRATCH, n * room_bytes(f->h), err, "attention scratch");
-    ZP_ALLOC(a->partial, MEM_SCRATCH, SPLIT_BLOCKS * n * a->n_segments * state_floats(f->h), err,
+    ZP_ALLOC(a->partial, MEM_SCRATCH, SPLIT_BLOCKS * n * a->room * state_floats(f->h), err,
              "attention scratch");
     ZP_ALLOC(a->blocks, MEM_SCRATCH, block_capacity(f), err, "attention scratch");
     f->scratch_bytes += attend_plan(f->h, f->micro_batch, f->n_ctx, n);
@@ -120,20 +125,10 @@ void attend_free(struct forward *f)
 
 /* ---- rows of a block ------------------------------------------------------------------------- */
 
-static uint32_t reach_of(const struct forward *f, uint32_t layer, uint32_t kv, uint32_t at)
+static struct position_sight sight_of(const struct forward *f, uint32_t layer, uint32_t kv)
 {
-    if (!f->windows) return position_reach(f->position, layer, kv, at);
-    uint32_t w = f->windows[layer * f->h->n_kv + kv], own = f->position->window[layer];
-    if (own != 0 && (w == 0 || own < w)) w = own;
-    return w == 0 || at + 1 <= w ? 0 : at + 1 - w;
-}
-
-/* Sinks belong to local heads only: a layer's own sliding window has none. */
-static uint32_t sinks_of(const struct forward *f, uint32_t layer, uint32_t kv)
-{
-    uint32_t i = layer * f->h->n_kv + kv;
-    if (f->windows) return f->windows[i] != 0 ? f->n_sink : 0;
-    return f->position->heads[i].window != 0 ? f->position->n_sink : 0;
+    if (!f->windows) return position_head_sight(f->position, layer, kv);
+    return position_try_sight(f->position, layer, f->windows[layer * f->h->n_kv + kv], f->n_sink);
 }
 
 /* Row (token i, head g of the group) -> row i * group + g of the block. */
@@ -141,17 +136,19 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
                         struct thread_room *r)
 {
     const struct position *p = f->position;
-    uint32_t group = p->n_head / p->n_kv, d = p->d_head, sinks = sinks_of(f, layer, b->kv);
+    struct position_sight sight = sight_of(f, layer, b->kv);
+    uint32_t group = p->n_head / p->n_kv, d = p->d_head;
     size_t row = 0;
     for (uint32_t i = 0; i < b->n_tok; i++) {
-        uint32_t at = f->token_at[b->token + i], lo = reach_of(f, layer, b->kv, at);
-        uint32_t n_visible = at + 1 - lo + (sinks < lo ? sinks : lo);
+        uint32_t at = f->token_at[b->token + i];
+        struct position_seen seen = position_seen(sight, at);
+        uint32_t n_visible = seen.n_sinks + at + 1 - seen.first;
         for (uint32_t g = 0; g < group; g++, row++) {
             uint32_t head = b->kv * group + g;
             float s = position_query_scale(p, layer, head, n_visible);
             const float *q = f->q + ((size_t)(b->token + i) * p->n_head + head) * d;
             for (uint32_t c = 0; c < d; c++) r->q[row * d + c] = q[c] * s;
-            r->lo[row] = lo;
+            r->lo[row] = seen.first;
             r->hi[row] = at + 1;
             if (f->bias && f->bias[layer * p->n_head + head])
                 r->bias[row] = f->bias[layer * p->n_head + head] + KERN_TILE + f->n_ctx - 1 - at;
@@ -166,9 +163,9 @@ static void clear_state(const struct state *s, size_t rows, size_t d)
     memset(s->o, 0, rows * d * sizeof *s->o);
 }
 
-static size_t segments_of(const struct thread_room *r, size_t rows)
+static size_t segments_of(const struct forward *f, const struct block *b)
 {
-    return (r->hi[rows - 1] + KERN_SEGMENT - 1) / KERN_SEGMENT; /* tokens of a block ascend */
+    return segments_for(f->token_at[b->token + b->n_tok - 1] + 1); /* tokens of a block ascend */
 }
 
 /* State of all rows over segment `segment` (T1). */
@@ -183,7 +180,7 @@ static void attend_segment(const struct forward *f, uint32_t layer, const struct
                              .q_stride = f->h->d_head,
                              .lo = r->lo,
                              .hi = r->hi,
-                             .n_sink = sinks_of(f, layer, b->kv),
+                             .n_sink = sight_of(f, layer, b->kv).n_sink,
                              .k_tile = kv->k + head * kv->n_tiles,
                              .v_tile = kv->v + head * kv->n_tiles,
                              .m = s.m,
@@ -232,12 +229,11 @@ static void write_heads(const struct forward *f, const struct block *b, const st
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-void attend_prepare(struct forward *f, uint32_t layer)
+void attend_prepare(struct forward *f)
 {
     struct attend *a = f->attend;
     uint32_t group = f->h->n_head / f->h->n_kv, most = BLOCK_ROWS / group ? BLOCK_ROWS / group : 1,
-             token = 0;
-    (void)layer;
+             token = 0, longest = 0;
     a->n_blocks = 0;
     for (uint32_t i = 0; i < f->n_runs; i++) {
         for (uint32_t at = 0; at < f->runs[i].n; at += most)
@@ -247,16 +243,24 @@ void attend_prepare(struct forward *f, uint32_t layer)
                     (struct block){ i, token + at, left < most ? left : most, kv };
             }
         token += f->runs[i].n;
+        uint32_t length = f->runs[i].first + f->runs[i].n;
+        longest = length > longest ? length : longest;
     }
+    a->n_segments = segments_for(longest);
     a->split = a->n_blocks <= (size_t)SPLIT_BLOCKS * pool_threads(f->pool);
     a->n_tasks = a->split ? a->n_blocks * a->n_segments : a->n_blocks;
     atomic_store(&a->next, 0);
 }
 
+size_t attend_tasks(const struct forward *f)
+{
+    return f->attend->n_tasks;
+}
+
 static struct state partial_state(const struct forward *f, size_t block, size_t segment)
 {
     const struct attend *a = f->attend;
-    return state_at(a->partial + (block * a->n_segments + segment) * state_floats(f->h),
+    return state_at(a->partial + (block * a->room + segment) * state_floats(f->h),
                     rows_of_block(f->h));
 }
 
@@ -264,10 +268,10 @@ static void work_split(struct forward *f, uint32_t layer, struct thread_room *r,
 {
     struct attend *a = f->attend;
     const struct block *b = &a->blocks[task / a->n_segments];
-    size_t segment = task % a->n_segments, rows = fill_rows(f, layer, b, r);
-    if (segment < segments_of(r, rows))
-        attend_segment(f, layer, b, r, rows, segment,
-                       partial_state(f, task / a->n_segments, segment));
+    size_t segment = task % a->n_segments;
+    if (segment >= segments_of(f, b)) return; /* another sequence of the batch is longer */
+    attend_segment(f, layer, b, r, fill_rows(f, layer, b, r), segment,
+                   partial_state(f, task / a->n_segments, segment));
 }
 
 static void work_whole(struct forward *f, uint32_t layer, struct thread_room *r, size_t task)
@@ -275,7 +279,7 @@ static void work_whole(struct forward *f, uint32_t layer, struct thread_room *r,
     const struct block *b = &f->attend->blocks[task];
     size_t rows = fill_rows(f, layer, b, r);
     clear_state(&r->whole, rows, f->h->d_head);
-    for (size_t s = 0; s < segments_of(r, rows); s++) {
+    for (size_t s = 0; s < segments_of(f, b); s++) {
         attend_segment(f, layer, b, r, rows, s, r->part);
         merge_rows(f, &r->whole, &r->part, rows);
     }
@@ -302,7 +306,7 @@ void attend_merge(struct forward *f, uint32_t layer, uint32_t thread)
     for (size_t i = thread; a->split && i < a->n_blocks; i += n) {
         size_t rows = fill_rows(f, layer, &a->blocks[i], r);
         clear_state(&r->whole, rows, f->h->d_head);
-        for (size_t s = 0; s < segments_of(r, rows); s++) {
+        for (size_t s = 0; s < segments_of(f, &a->blocks[i]); s++) {
             struct state part = partial_state(f, i, s);
             merge_rows(f, &r->whole, &part, rows);
         }

@@ -9,7 +9,9 @@ zp_status attend_open(struct forward *f, zp_err *err);
 void attend_free(struct forward *f);
 uint64_t attend_plan(const struct hparams *h, uint32_t micro_batch, uint32_t n_ctx,
                      uint32_t n_threads);
-void attend_prepare(struct forward *f, uint32_t layer); /* worker 0, before a barrier */
+/* Tasks of the layer's attention last prepared: their number follows the batch, not n_ctx. */
+size_t attend_tasks(const struct forward *f);
+void attend_prepare(struct forward *f); /* worker 0, before a barrier */
 void attend_work(struct forward *f, uint32_t layer, uint32_t thread);  /* all workers */
 void attend_merge(struct forward *f, uint32_t layer, uint32_t thread); /* all, after a barrier */
 

@@ -3,11 +3,14 @@
  * sampling, sockets.
  * Threads: one caller at a time.
  * E1 planned bytes = counted bytes.  E2 no allocation in engine_run (I5).
- * E3 a failed run leaves every sequence's length as it was. */
+ * E3 a refused run leaves every sequence as it was: all that can be refused is checked before work.
+ *    An interrupted one takes back what it appended, but for sequences whose windows have given
+ *    back pages of the old length: those keep every token that was computed, and can go on. */
 #include "model/engine.h"
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/os.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -130,6 +133,19 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
     return ZP_OK;
 }
 
+static void tell(const struct zp_engine *e)
+{
+    zp_engine_stats s;
+    struct bytes_text text[4];
+    zp_engine_describe(e, &s);
+    log_info("engine: kernels %s, %u threads, context %u, micro-batch %u, KV %s; weights %s, KV "
+             "%s, scratch %s, positions %s",
+             s.level, s.n_threads, s.n_ctx, s.micro_batch,
+             e->options.kv_type == ZP_KV_F32 ? "f32" : "bf16",
+             bytes_in_words(s.weights_bytes, &text[0]), bytes_in_words(s.kv_bytes, &text[1]),
+             bytes_in_words(s.scratch_bytes, &text[2]), bytes_in_words(s.position_bytes, &text[3]));
+}
+
 zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_options *options,
                          zp_err *err)
 {
@@ -143,6 +159,7 @@ zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_opt
         zp_engine_close(e);
         return status;
     }
+    tell(e);
     *out = e;
     return ZP_OK;
 }
@@ -197,7 +214,24 @@ static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode 
                err, ZP_BAD_INPUT,
                "the file carries no passing evidence for position mode %s; --allow-unverified-mode "
                "runs it all the same",
-               *mode == ZP_MODE_HALF ? "half" : "zero");
+               position_mode_name(*mode));
+    return ZP_OK;
+}
+
+/* mode: resolved. */
+static zp_status open_seq(zp_seq **out, zp_engine *e, zp_mode mode, uint64_t offset, zp_err *err)
+{
+    struct zp_seq *s = mem_zalloc(MEM_META, sizeof *s);
+    ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for a sequence");
+    s->engine = e;
+    s->mode = mode;
+    s->offset = offset;
+    zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
+    if (status != ZP_OK) {
+        mem_free(s);
+        return status;
+    }
+    *out = s;
     return ZP_OK;
 }
 
@@ -206,26 +240,13 @@ zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options,
     *out = NULL;
     zp_mode mode;
     ZP_TRY(resolve_mode(e, options ? options->mode : ZP_MODE_FULL, &mode, err));
-    struct zp_seq *s = mem_zalloc(MEM_META, sizeof *s);
-    ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for a sequence");
-    s->engine = e;
-    s->mode = mode;
-    s->offset = options ? options->position_offset : 0;
-    zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
-    if (status != ZP_OK) {
-        mem_free(s);
-        return status;
-    }
-    e->n_open_seqs++;
-    *out = s;
-    return ZP_OK;
+    return open_seq(out, e, mode, options ? options->position_offset : 0, err);
 }
 
 void zp_seq_close(zp_seq *s)
 {
     if (!s) return;
     kv_table_free(&s->kv, &s->engine->kv);
-    s->engine->n_open_seqs--;
     mem_free(s);
 }
 
@@ -236,9 +257,8 @@ uint32_t zp_seq_length(const zp_seq *s)
 
 zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
 {
-    zp_seq_options options = { .mode = ZP_MODE_FULL, .position_offset = s->offset };
-    ZP_TRY(zp_seq_open(out, s->engine, &options, err));
-    (*out)->mode = s->mode;
+    *out = NULL;
+    ZP_TRY(open_seq(out, s->engine, s->mode, s->offset, err)); /* a mode that was allowed once */
     zp_status status = kv_table_share(&(*out)->kv, &s->kv, &s->engine->kv, n, err);
     if (status == ZP_OK) return ZP_OK;
     zp_seq_close(*out);
@@ -282,7 +302,7 @@ static zp_status check_item(const struct zp_engine *e, const struct engine_job *
     return ZP_OK;
 }
 
-/* Everything that can fail is checked before any work (E3). */
+/* Everything that can be refused, before any work (E3). */
 static zp_status check_job(const struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
     size_t rows = 0, pages = 0;
@@ -348,16 +368,14 @@ static size_t gather_wanted(struct zp_engine *e, const struct engine_job *job, s
     return n;
 }
 
-static void count_positions(struct zp_engine *e, size_t n_runs, uint32_t layers)
+/* Done is what the layer program says it did, not what the position table says it should: verify
+ * compares the two. */
+static void count_positions(struct zp_engine *e, uint32_t n_tok, uint32_t n_layers)
 {
-    uint64_t done, skipped;
-    for (size_t i = 0; i < n_runs; i++) {
-        struct position_view view = { e->runs[i].mode, e->forward.gates, e->forward.identity };
-        if (i == 0 || e->runs[i].mode != e->runs[i - 1].mode)
-            position_count(&e->model->position, view, &done, &skipped);
-        e->position_done += done * e->runs[i].n * layers / e->model->h.n_layer;
-        e->position_skipped += skipped * e->runs[i].n * layers / e->model->h.n_layer;
-    }
+    const struct position *p = &e->model->position;
+    uint64_t all = (uint64_t)n_tok * n_layers * p->n_kv * p->n_pair;
+    e->position_done += e->forward.n_rotated;
+    e->position_skipped += all - e->forward.n_rotated;
 }
 
 static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job *job, zp_err *err)
@@ -377,7 +395,7 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
         forward_layers(&e->forward, e->runs, n_runs, job->layer_begin, layer_end,
                        job->x_in ? job->x_in + tokens * d : NULL);
         for (size_t i = 0; i < n_runs; i++) e->runs[i].kv->length += e->runs[i].n;
-        count_positions(e, n_runs, layer_end - job->layer_begin);
+        count_positions(e, n_tok, layer_end - job->layer_begin);
         if (job->x_out) memcpy(job->x_out + tokens * d, e->forward.x, n_tok * d * sizeof(float));
         if (job->logits) {
             size_t n = gather_wanted(e, job, from, n_tok);
@@ -393,8 +411,7 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
     return ZP_OK;
 }
 
-/* Takes back what a stopped run had appended (E3). Where a window has given pages back meanwhile,
- * the sequence keeps its new length. */
+/* Takes back what an interrupted run had appended, where the pages are still there (E3). */
 static void take_back(const struct engine_job *job, size_t computed)
 {
     for (size_t i = 0; i < job->n_items && computed; i++) {

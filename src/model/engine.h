@@ -19,7 +19,6 @@ struct zp_engine {
     float *wanted;            /* (micro_batch, d_model): rows whose logits are asked for */
     struct forward_run *runs; /* (micro_batch) */
     uint64_t tokens, position_done, position_skipped;
-    uint32_t n_open_seqs;
 };
 
 struct zp_seq {

@@ -14,6 +14,7 @@
 #include "model/attend.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* ---- scratch --------------------------------------------------------------------------------- */
@@ -168,6 +169,7 @@ void forward_plan(const struct hparams *h, const struct position *p, uint32_t mi
 struct worker {
     struct forward *f;
     uint32_t thread, n;
+    uint64_t n_rotated; /* by this worker */
 };
 
 static void wait_all(const struct worker *w)
@@ -240,22 +242,25 @@ static void finish_qkv(const struct worker *w, const struct layer_weights *lw, s
     }
 }
 
-/* Rotation of one token's q and k, head by head; a closed layer costs nothing here but the loop. */
-static void rotate_token(struct forward *f, uint32_t layer, size_t t, struct position_view view)
+/* Rotation of one token's q and k, head by head; a closed layer costs nothing here but the loop.
+ * Returns the pairs rotated, summed over KV heads. */
+static uint32_t rotate_token(struct forward *f, uint32_t layer, size_t t, struct position_view view)
 {
     const struct position *p = f->position;
     const float *table = f->cs[p->angle_set[layer]], *cs;
     float room[1024];
-    uint32_t d = p->d_head, group = p->n_head / p->n_kv;
+    uint32_t d = p->d_head, group = p->n_head / p->n_kv, n_rotated = 0;
     if (table) table += t * p->n_pair * 2;
-    else if (!view.identity) return; /* no pair of this angle set is open: I2 */
+    else if (!view.identity) return 0; /* no pair of this angle set is open: I2 */
     for (uint32_t kv = 0; kv < p->n_kv; kv++) {
         uint32_t n = position_head_cs(p, view, layer, kv, table, room, &cs);
         if (n == 0) continue;
         f->kern->rotate(f->k + (t * p->n_kv + kv) * d, cs, n);
         for (uint32_t i = 0; i < group; i++)
             f->kern->rotate(f->q + (t * p->n_head + kv * group + i) * d, cs, n);
+        n_rotated += n;
     }
+    return n_rotated;
 }
 
 static void append_token(struct forward *f, uint32_t layer, size_t t)
@@ -274,12 +279,12 @@ static void append_token(struct forward *f, uint32_t layer, size_t t)
     }
 }
 
-static void rotate_and_append(const struct worker *w, uint32_t layer, size_t t0, size_t t1)
+static void rotate_and_append(struct worker *w, uint32_t layer, size_t t0, size_t t1)
 {
     struct forward *f = w->f;
     for (size_t t = t0; t < t1; t++) {
         struct position_view view = { f->runs[f->token_run[t]].mode, f->gates, f->identity };
-        rotate_token(f, layer, t, view);
+        w->n_rotated += rotate_token(f, layer, t, view);
         append_token(f, layer, t);
     }
 }
@@ -296,7 +301,7 @@ static void add_residual(const struct worker *w, const float *post_norm, size_t 
     }
 }
 
-static void attention(const struct worker *w, uint32_t l, const struct layer_weights *lw)
+static void attention(struct worker *w, uint32_t l, const struct layer_weights *lw)
 {
     struct forward *f = w->f;
     size_t t0, t1;
@@ -315,16 +320,12 @@ static void attention(const struct worker *w, uint32_t l, const struct layer_wei
         wait_all(w);
     }
     rotate_and_append(w, l, t0, t1);
-    if (w->thread == 0) attend_prepare(f, l);
+    if (w->thread == 0) attend_prepare(f);
     wait_all(w);
     attend_work(f, l, w->thread);
     wait_all(w);
     attend_merge(f, l, w->thread);
     wait_all(w);
-    if (f->hooks.at_heads) {
-        if (w->thread == 0) f->hooks.at_heads(f->hooks.arg, l, f->n_tok, f->heads);
-        wait_all(w);
-    }
     set_input(w, &f->act_heads, t0, t1);
     wait_all(w);
     multiply(w, &lw->mat[W_O], &f->act_heads, f->n_tok, f->sum);
@@ -378,13 +379,14 @@ static void begin_tokens(const struct worker *w, const float *x_in)
 struct layers_job {
     struct forward *f;
     const float *x_in;
+    _Atomic uint64_t n_rotated;
 };
 
 static void layers_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct layers_job *job = arg;
     struct forward *f = job->f;
-    struct worker w = { f, thread, n_threads };
+    struct worker w = { f, thread, n_threads, 0 };
     begin_tokens(&w, job->x_in);
     for (uint32_t l = f->layer_begin; l < f->layer_end; l++) {
         if (f->hooks.at_layer) {
@@ -395,6 +397,7 @@ static void layers_worker(void *arg, uint32_t thread, uint32_t n_threads)
         attention(&w, l, &f->weights->layers[l]);
         feed_forward(&w, &f->weights->layers[l]);
     }
+    atomic_fetch_add(&job->n_rotated, w.n_rotated);
 }
 
 void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_runs,
@@ -407,8 +410,9 @@ void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_
             f->token_at[f->n_tok++] = runs[i].first + t;
         }
     f->layer_begin = layer_begin, f->layer_end = layer_end;
-    struct layers_job job = { f, x_in };
+    struct layers_job job = { .f = f, .x_in = x_in };
     pool_run(f->pool, layers_worker, &job);
+    f->n_rotated = atomic_load(&job.n_rotated);
 }
 
 /* ---- logits ---------------------------------------------------------------------------------- */
@@ -457,7 +461,7 @@ static void logits_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct logits_job *job = arg;
     struct forward *f = job->f;
-    struct worker w = { f, thread, n_threads };
+    struct worker w = { f, thread, n_threads, 0 };
     const struct kern_mat *m = &f->weights->output;
     bool pairs = f->pairs && (m->form == KERN_Q8 || m->form == KERN_Q4);
     size_t t0, t1, d = f->h->d_model;

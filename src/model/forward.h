@@ -23,8 +23,6 @@ struct forward_hooks {
                      const float *x); /* x (n_tok, d_model), before it */
     void (*at_qkv)(void *arg, uint32_t layer, size_t n_tok, const float *q, const float *k,
                    const float *v);
-    void (*at_heads)(void *arg, uint32_t layer, size_t n_tok,
-                     const float *heads); /* (n_tok, n_head, d_head) before W_o */
 };
 
 enum { PAIR_TILE = 64 }; /* rows of the output matrix computed at a time */
@@ -61,6 +59,7 @@ struct forward {
     uint32_t n_tok;
     uint32_t *token_run, *token_at; /* (micro_batch) */
     uint32_t layer_begin, layer_end;
+    uint64_t n_rotated; /* layer x KV head x pair x token, counted where the rotation runs */
 };
 
 /* Everything but scratch is set by the caller before. */

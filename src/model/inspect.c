@@ -137,7 +137,6 @@ void inspect_write_gates(struct json_build *w, const struct position *p)
 
 static void write_positions(struct json_build *w, const struct zp_model *m, const zp_model_info *i)
 {
-    static const char *const modes[] = { "full", "zero", "half", "auto" };
     const struct position *p = &m->position;
     json_build_object(w, "gates");
     json_build_uint(w, "total", i->gates_total);
@@ -148,7 +147,7 @@ static void write_positions(struct json_build *w, const struct zp_model *m, cons
     json_build_object_end(w);
     write_rope(w, &m->h, p);
     json_build_object(w, "mode");
-    json_build_text(w, "default", modes[p->mode_default]);
+    json_build_text(w, "default", position_mode_name(p->mode_default));
     json_build_uint(w, "auto_threshold", p->auto_threshold);
     json_build_bool(w, "has_half", p->has_half);
     json_build_bool(w, "has_evidence", p->verified[ZP_MODE_FULL]);

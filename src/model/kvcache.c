@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Windowed heads keep this many positions behind their reach, so that a short truncation needs no
+/* Windowed heads keep this many positions behind their window, so that a short truncation needs no
  * recomputation. */
 enum { KEEP_BEHIND = 256 };
 
@@ -18,20 +18,19 @@ size_t kvcache_page_bytes(const struct position *p, size_t element)
     return 2 * (size_t)KERN_TILE * p->d_head * element;
 }
 
-static uint32_t head_reach(const struct position *p, uint32_t head)
+static struct position_sight head_sight(const struct position *p, uint32_t head)
 {
-    uint32_t a = p->window[head / p->n_kv], b = p->heads[head].window;
-    return a == 0 ? b : b == 0 ? a : a < b ? a : b;
+    return position_head_sight(p, head / p->n_kv, head % p->n_kv);
 }
 
-/* Most pages a head holds at a time: all, or the sinks, its reach, what is kept behind it and one
+/* Most pages a head holds at a time: all, or the sinks, its window, what is kept behind it and one
  * micro-batch. */
 static size_t head_pages(const struct position *p, uint32_t head, size_t n_positions,
                          uint32_t micro_batch)
 {
-    size_t full = (n_positions + KERN_TILE - 1) / KERN_TILE, reach = head_reach(p, head);
-    size_t held = (reach + KEEP_BEHIND + micro_batch) / KERN_TILE + 4;
-    return reach != 0 && held < full ? held : full;
+    size_t full = (n_positions + KERN_TILE - 1) / KERN_TILE, window = head_sight(p, head).window;
+    size_t held = (window + KEEP_BEHIND + micro_batch) / KERN_TILE + 4;
+    return window != 0 && held < full ? held : full;
 }
 
 size_t kvcache_pages_needed(const struct position *p, uint32_t n_ctx, uint32_t micro_batch)
@@ -142,9 +141,9 @@ void kv_table_free(struct kv_table *t, struct kvcache *c)
 static void unreachable_tiles(const struct kvcache *c, uint32_t head, uint32_t at, uint32_t *begin,
                               uint32_t *end)
 {
-    uint32_t reach = head_reach(c->position, head);
+    uint32_t first = position_seen(head_sight(c->position, head), at).first;
     *begin = (c->position->n_sink + KERN_TILE - 1) / KERN_TILE;
-    *end = reach == 0 || at < reach + KEEP_BEHIND ? 0 : (at - reach - KEEP_BEHIND) / KERN_TILE;
+    *end = first < KEEP_BEHIND ? 0 : (first - KEEP_BEHIND) / KERN_TILE;
 }
 
 static void give_back(struct kv_table *t, struct kvcache *c)
@@ -160,9 +159,10 @@ static void give_back(struct kv_table *t, struct kvcache *c)
 size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n)
 {
     size_t total = 0;
+    uint32_t tiles = (t->length + n + KERN_TILE - 1) / KERN_TILE; /* none is held past them */
     for (uint32_t h = 0; h < c->n_heads; h++) {
         size_t owned = 0, most = head_pages(c->position, h, (size_t)t->length + n, c->micro_batch);
-        for (uint32_t i = 0; i < t->n_tiles; i++) {
+        for (uint32_t i = 0; i < tiles; i++) {
             const void *k = t->k[(size_t)h * t->n_tiles + i];
             owned += k && c->refs[page_number(c, k)] == 1;
         }
@@ -202,9 +202,8 @@ static zp_status check_present(const struct kv_table *t, const struct kvcache *c
                                zp_err *err)
 {
     for (uint32_t h = 0; h < c->n_heads; h++) {
-        uint32_t reach = head_reach(c->position, h);
-        uint32_t first = reach == 0 || n < reach ? 0 : (n - reach) / KERN_TILE;
-        for (uint32_t i = first; i < (n + KERN_TILE - 1) / KERN_TILE; i++)
+        uint32_t first = position_seen(head_sight(c->position, h), n).first;
+        for (uint32_t i = first / KERN_TILE; i < (n + KERN_TILE - 1) / KERN_TILE; i++)
             ZP_FAIL_IF(!t->k[(size_t)h * t->n_tiles + i], err, ZP_UNSUPPORTED,
                        "position %u lies behind a window whose pages were given back; compute the "
                        "tokens again",

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/os.h"
 #include "model/hfconfig.h"
 
@@ -96,6 +97,14 @@ static zp_status fill(struct zp_model *m, const char *path, const zp_model_optio
     return ZP_OK;
 }
 
+/* What M1 lets pass. */
+static void tell(const struct zp_model *m)
+{
+    if (!m->tokenizer) log_info("no text with this model: %s", m->tokenizer_error.message);
+    if (!m->template && m->template_text)
+        log_info("no chats with this model: %s: %s", m->gguf.path, m->template_error.message);
+}
+
 zp_status zp_model_open(zp_model **out, const char *path, const zp_model_options *options,
                         zp_err *err)
 {
@@ -108,6 +117,7 @@ zp_status zp_model_open(zp_model **out, const char *path, const zp_model_options
         zp_model_close(m);
         return status;
     }
+    tell(m);
     *out = m;
     return ZP_OK;
 }

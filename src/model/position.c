@@ -13,12 +13,16 @@
 
 #include "model/json_read.h"
 
-static const char *const mode_names[] = { "full", "zero", "half", "auto" };
-
 const char *position_kind_name(enum position_kind kind)
 {
     static const char *const names[] = { "rope", "partial", "none", "alibi", "t5", "mlp" };
     return names[kind];
+}
+
+const char *position_mode_name(zp_mode mode)
+{
+    static const char *const names[] = { "full", "zero", "half", "auto" };
+    return names[mode];
 }
 
 /* ---- angles ---------------------------------------------------------------------------------- */
@@ -417,7 +421,7 @@ static zp_status read_verified_modes(struct position *p, struct gguf_str evidenc
     for (size_t i = 0; i < json_array_size(modes); i++) {
         const char *name = json_string_value(json_array_get(modes, i));
         for (int m = 0; name && m < 4; m++)
-            if (strcmp(name, mode_names[m]) == 0) p->verified[m] = true;
+            if (strcmp(name, position_mode_name((zp_mode)m)) == 0) p->verified[m] = true;
     }
     json_decref(root);
     return ZP_OK;
@@ -429,7 +433,8 @@ static zp_status read_mode(struct position *p, const struct gguf *g, zp_err *err
     ZP_TRY(gguf_get_str_or_null(g, "zerope.position.mode_default", &s, err));
     bool known = s.data == NULL;
     for (int m = 0; s.data && m < 4; m++)
-        if (gguf_str_is(s, mode_names[m])) p->mode_default = (zp_mode)m, known = true;
+        if (gguf_str_is(s, position_mode_name((zp_mode)m)))
+            p->mode_default = (zp_mode)m, known = true;
     ZP_FAIL_IF(!known, err, ZP_BAD_FILE,
                "zerope.position.mode_default is '%.*s'; known: full zero half auto",
                (int)(s.size < 30 ? s.size : 30), s.data);
@@ -510,11 +515,12 @@ void position_count(const struct position *p, struct position_view view, uint64_
 {
     *rotated = *skipped = 0;
     for (uint32_t l = 0; l < p->n_layer; l++)
-        for (uint32_t k = 0; k < p->n_kv; k++)
-            for (uint32_t s = 0; s < p->n_pair; s++) {
-                bool done = slot_rotates(p, view, l, k, s) || view.identity;
-                *(done ? rotated : skipped) += 1;
-            }
+        for (uint32_t k = 0; k < p->n_kv; k++) {
+            uint32_t n = p->n_pair; /* slots up to the last one that rotates */
+            while (n > 0 && !view.identity && !slot_rotates(p, view, l, k, n - 1)) n--;
+            *rotated += n;
+            *skipped += p->n_pair - n;
+        }
 }
 
 float position_query_scale(const struct position *p, uint32_t layer, uint32_t head,
@@ -528,11 +534,27 @@ float position_query_scale(const struct position *p, uint32_t layer, uint32_t he
     return p->head_scale && p->head_scale[layer] ? scale * p->head_scale[layer][head] : scale;
 }
 
+struct position_sight position_try_sight(const struct position *p, uint32_t layer,
+                                         uint32_t head_window, uint32_t n_sink)
+{
+    uint32_t own = p->window[layer], w = head_window;
+    return (struct position_sight){ own != 0 && (w == 0 || own < w) ? own : w, w ? n_sink : 0 };
+}
+
+struct position_sight position_head_sight(const struct position *p, uint32_t layer, uint32_t kv)
+{
+    return position_try_sight(p, layer, p->heads[layer * p->n_kv + kv].window, p->n_sink);
+}
+
+struct position_seen position_seen(struct position_sight s, uint32_t at)
+{
+    uint32_t first = s.window == 0 || at < s.window ? 0 : at + 1 - s.window;
+    return (struct position_seen){ s.n_sink < first ? s.n_sink : first, first };
+}
+
 uint32_t position_reach(const struct position *p, uint32_t layer, uint32_t kv, uint32_t at)
 {
-    uint32_t a = p->window[layer], b = p->heads[layer * p->n_kv + kv].window;
-    uint32_t w = a == 0 ? b : b == 0 ? a : a < b ? a : b;
-    return w == 0 || at + 1 <= w ? 0 : at + 1 - w;
+    return position_seen(position_head_sight(p, layer, kv), at).first;
 }
 
 bool position_layer_has_bias(const struct position *p, uint32_t layer)

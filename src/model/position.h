@@ -16,6 +16,7 @@ enum position_kind {
     POSITION_MLP
 };
 const char *position_kind_name(enum position_kind kind);
+const char *position_mode_name(zp_mode mode); /* as keys spell it: full zero half auto */
 
 /* A pair whose divisor reaches this (rope_freqs, linear factor) is closed: its angle is nil at any
  * real position. */
@@ -52,7 +53,7 @@ struct position {
     uint32_t auto_threshold, n_ctx_validated;
     bool has_half;
     bool verified[4]; /* by zp_mode: the file carries passing evidence for it */
-    bool reordered; /* the file's rows already stand in slot order (zerope.* keys present) */
+    bool reordered;   /* the file's rows already stand in slot order (zerope.* keys present) */
 };
 
 /* Reads keys and tensors; all memory from arena. */
@@ -77,7 +78,8 @@ struct position_view {
 uint32_t position_head_cs(const struct position *p, struct position_view view, uint32_t layer,
                           uint32_t kv, const float *token_cs, float *room, const float **cs);
 
-/* Pairs that a view rotates and skips, per token, summed over layers and KV heads (for PSR). */
+/* Pairs that a view rotates and skips, per token, summed over layers and KV heads (for PSR). A
+ * closed pair between open slots of a view is rotated, by (1, 0): it costs as much. */
 void position_count(const struct position *p, struct position_view view, uint64_t *rotated,
                     uint64_t *skipped);
 /* *own = *p with the angles of set 0 for a context of n_ctx positions, in room (n_pair): they
@@ -89,7 +91,24 @@ bool position_uses_set(const struct position *p, uint32_t set);
 /* Query multiplier of a row of `head` that sees n positions: softmax, length and head scale. */
 float position_query_scale(const struct position *p, uint32_t layer, uint32_t head,
                            uint32_t n_visible);
-/* First position a row at index `at` sees, sinks apart. */
+
+/* What a KV head sees of the past: the last `window` positions, the own one included (0: all), and
+ * the first n_sink ones. */
+struct position_sight {
+    uint32_t window, n_sink;
+};
+struct position_sight position_head_sight(const struct position *p, uint32_t layer, uint32_t kv);
+/* The same with a head window and sinks that are tried in place of the file's. The layer's own
+ * window holds as well, and has no sinks: those belong to local heads (head_window > 0). */
+struct position_sight position_try_sight(const struct position *p, uint32_t layer,
+                                         uint32_t head_window, uint32_t n_sink);
+/* What the query at index `at` sees: positions [0, n_sinks) and [first, at]. n_sinks <= first, so
+ * it sees n_sinks + at + 1 - first positions. */
+struct position_seen {
+    uint32_t n_sinks, first;
+};
+struct position_seen position_seen(struct position_sight sight, uint32_t at);
+/* First position the query at index `at` sees, sinks apart. */
 uint32_t position_reach(const struct position *p, uint32_t layer, uint32_t kv, uint32_t at);
 
 bool position_layer_has_bias(const struct position *p, uint32_t layer);

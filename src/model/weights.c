@@ -5,7 +5,8 @@
  *    loading.
  * W3 rows of q and k (weights, biases, gains) stand in slot order: open pairs first, pair s in rows
  *    2s and 2s + 1.
- * W4 planned bytes = packed bytes. */
+ * W4 planned bytes = packed bytes.  W5 every tensor of the file is read here or by arch.c or
+ *    position.c, or refused by name. */
 #include "model/weights.h"
 
 #include <assert.h>
@@ -13,6 +14,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const mat_names[W_MAT_COUNT] = { "attn_q",   "attn_k", "attn_v",  "attn_output",
@@ -334,43 +336,76 @@ static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, st
     return status;
 }
 
-/* A tensor of a layer that no code here reads would make a silently different model. */
-static zp_status refuse_unknown(const struct gguf *g, zp_err *err)
+/* ---- tensors nobody reads -------------------------------------------------------------------- */
+
+static const char *const of_model[] = { "token_embd.weight", "output.weight", "output_norm.weight",
+                                        "rope_freqs.weight" };
+
+/* Behind "blk.N."; attn_rot_embd repeats the angles that the keys already tell. */
+static const char *const of_layer[] = { "attn_q.weight",
+                                        "attn_k.weight",
+                                        "attn_v.weight",
+                                        "attn_output.weight",
+                                        "ffn_gate.weight",
+                                        "ffn_up.weight",
+                                        "ffn_down.weight",
+                                        "attn_norm.weight",
+                                        "ffn_norm.weight",
+                                        "attn_q.bias",
+                                        "attn_k.bias",
+                                        "attn_v.bias",
+                                        "attn_output.bias",
+                                        "attn_q_norm.weight",
+                                        "attn_k_norm.weight",
+                                        "post_ffw_norm.weight",
+                                        "post_attention_norm.weight",
+                                        "attn_head_scale",
+                                        "pos_alibi.slope",
+                                        "pos_t5.weight",
+                                        "pos_mlp.0.weight",
+                                        "pos_mlp.0.bias",
+                                        "pos_mlp.1.weight",
+                                        "pos_mlp.1.bias",
+                                        "attn_rot_embd",
+                                        "attn_rot_embd.weight" };
+
+static bool is_among(const char *name, const char *const *names, size_t n)
 {
-    static const char *const known[] = { "attn_q.weight",        "attn_k.weight",
-                                         "attn_v.weight",        "attn_output.weight",
-                                         "ffn_gate.weight",      "ffn_up.weight",
-                                         "ffn_down.weight",      "attn_norm.weight",
-                                         "ffn_norm.weight",      "post_attention_norm.weight",
-                                         "post_ffw_norm.weight", "attn_q.bias",
-                                         "attn_k.bias",          "attn_v.bias",
-                                         "attn_output.bias",     "attn_q_norm.weight",
-                                         "attn_k_norm.weight",   "attn_head_scale",
-                                         "pos_alibi.slope",      "pos_t5.weight",
-                                         "pos_mlp.0.weight",     "pos_mlp.0.bias",
-                                         "pos_mlp.1.weight",     "pos_mlp.1.bias",
-                                         "attn_rot_embd",        "attn_rot_embd.weight",
-                                         "rope_freqs.weight" };
-    for (uint32_t i = 0; i < g->n_tensors; i++) {
-        const char *name = g->tensors[i].name,
-                   *suffix = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
-        bool found = suffix == NULL;
-        for (size_t k = 0; !found && k < ZP_COUNT(known); k++)
-            found = strcmp(suffix + 1, known[k]) == 0;
-        ZP_FAIL_IF(!found, err, ZP_UNSUPPORTED,
+    size_t i = 0;
+    while (i < n && strcmp(name, names[i]) != 0) i++;
+    return i < n;
+}
+
+/* Whether the name, spelled exactly so, is one that loading looks for. */
+static bool is_known(const char *name, uint32_t n_layer)
+{
+    if (strncmp(name, "blk.", 4) != 0) return is_among(name, of_model, ZP_COUNT(of_model));
+    unsigned long layer = strtoul(name + 4, NULL, 10);
+    char prefix[32];
+    int n = snprintf(prefix, sizeof prefix, "blk.%lu.", layer);
+    return layer < n_layer && strncmp(name, prefix, (size_t)n) == 0 &&
+           is_among(name + n, of_layer, ZP_COUNT(of_layer));
+}
+
+/* A tensor that no code here reads would make a silently different model. */
+static zp_status refuse_unknown(const struct gguf *g, const struct hparams *h, zp_err *err)
+{
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        ZP_FAIL_IF(!is_known(g->tensors[i].name, h->n_layer), err, ZP_UNSUPPORTED,
                    "tensor %s is not one this program computes with; running without it would be "
                    "another model",
-                   name);
-    }
+                   g->tensors[i].name);
     return ZP_OK;
 }
+
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static zp_status fill(struct weights *w, const struct gguf *g, const struct hparams *h,
                       const struct position *p, bool exact, struct arena *work, struct pool *pool,
                       zp_err *err)
 {
     struct packing *jobs;
-    ZP_TRY(refuse_unknown(g, err));
+    ZP_TRY(refuse_unknown(g, h, err));
     ZP_TRY(place(w, h, work, &jobs, err));
     ZP_TRY(plan_all(w, g, h, exact, jobs, &w->vectors_at, err));
     w->packed_bytes = w->vectors_at + plan_vectors(g, h);
