@@ -143,14 +143,12 @@ static void original_attention(const struct fit *t, const float *q_rot, const fl
     const struct hparams *h = &t->c->model->h;
     uint32_t kv = head / (h->n_head / h->n_kv);
     const struct position *pos = &t->c->model->position;
-    struct sight sees = sight_of(pos, t->layer, pos->heads[t->layer * h->n_kv + kv].window,
-                                 pos->n_sink, at);
-    uint32_t lo = sees.lo, sinks = sees.n_visible - (at + 1 - lo);
+    struct position_seen seen = position_seen(position_head_sight(pos, t->layer, kv), at);
     float max = -INFINITY, sum = 0.0f,
-          scale = position_query_scale(pos, t->layer, head, sees.n_visible);
+          scale = position_query_scale(pos, t->layer, head, position_count_seen(seen, at));
     for (uint32_t j = 0; j <= at; j++) {
         p[j] = 0.0f;
-        if (j >= sinks && j < lo) continue;
+        if (j >= seen.n_sinks && j < seen.first) continue;
         const float *k = k_rot + ((size_t)j * h->n_kv + kv) * h->d_head;
         float dot = 0.0f;
         for (uint32_t c = 0; c < h->d_head; c++) dot += q_rot[c] * k[c];
@@ -158,7 +156,7 @@ static void original_attention(const struct fit *t, const float *q_rot, const fl
         max = p[j] > max ? p[j] : max;
     }
     for (uint32_t j = 0; j <= at; j++)
-        if (j < sinks || j >= lo) sum += p[j] = expf(p[j] - max);
+        if (j < seen.n_sinks || j >= seen.first) sum += p[j] = expf(p[j] - max);
     for (uint32_t j = 0; j <= at; j++) p[j] /= sum;
 }
 

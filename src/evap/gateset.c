@@ -62,14 +62,6 @@ void gateset_release(struct zp_engine *e)
     e->forward.n_sink = 0;
 }
 
-struct sight sight_of(const struct position *p, uint32_t layer, uint32_t window, uint32_t n_sink,
-                      uint32_t at)
-{
-    uint32_t own = p->window[layer], w = own && (!window || own < window) ? own : window;
-    uint32_t lo = w == 0 || at + 1 <= w ? 0 : at + 1 - w, sinks = window ? n_sink : 0;
-    return (struct sight){ lo, at + 1 - lo + (sinks < lo ? sinks : lo) };
-}
-
 size_t gateset_closed(const struct gateset *g)
 {
     size_t n = 0;

@@ -37,14 +37,6 @@ struct gate_counts {
 };
 struct gate_counts gateset_count(const struct gateset *g, const struct position *p);
 
-/* What a query at `at` sees: positions below the sinks and from lo on, n_visible in all. window: of
- * the head, 0 = unlimited; a layer's own window has no sinks. */
-struct sight {
-    uint32_t lo, n_visible;
-};
-struct sight sight_of(const struct position *p, uint32_t layer, uint32_t window, uint32_t n_sink,
-                      uint32_t at);
-
 /* Closed gates as [[layer, kv, pair], ...], local heads as [[layer, kv, window], ...]. Layers with a
  * distance bias have no pairs. */
 zp_status gateset_to_json(const struct gateset *g, const struct position *p, json_t **out,

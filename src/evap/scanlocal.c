@@ -245,11 +245,12 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
     size_t d = p->d_head, wide = 2 * d;
     const float *raw = s->q + ((size_t)at * p->n_head + head) * d;
     float *row = r->q + first * wide, *scaled = r->rotated;
-    uint32_t i_head = s->layer * p->n_kv + kv;
-    struct sight file = sight_of(p, s->layer, ph->window, p->n_sink, at),
-                 set = sight_of(p, s->layer, s->set->window[i_head], s->set->n_sink, at);
-    float scale = position_query_scale(p, s->layer, head, file.n_visible),
-          scale_set = position_query_scale(p, s->layer, head, set.n_visible);
+    uint32_t set_window = s->set->window[s->layer * p->n_kv + kv];
+    struct position_seen file = position_seen(position_head_sight(p, s->layer, kv), at),
+                         set = position_seen(position_try_sight(p, s->layer, set_window,
+                                                                s->set->n_sink), at);
+    float scale = position_query_scale(p, s->layer, head, position_count_seen(file, at)),
+          scale_set = position_query_scale(p, s->layer, head, position_count_seen(set, at));
     for (size_t c = 0; c < d; c++) row[c] = scaled[c] = raw[c] * scale, row[d + c] = 0.0f;
     rotate_full(s, kv, at, row, r);
     for (uint32_t i = 1; i < ROW_FIRST_PAIR; i++) memcpy(row + i * wide, row, wide * sizeof *row);
@@ -264,11 +265,11 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
         move_pair(row + n++ * wide, scaled, slot, d);
     }
     for (uint32_t i = 0; i < n; i++) {
-        r->lo[first + i] = i < ROW_NOW ? file.lo : set.lo;
+        r->lo[first + i] = i < ROW_NOW ? file.first : set.first;
         r->hi[first + i] = at + 1;
-        for (size_t c = 0; i >= ROW_NOW && scale != scale_set && c < wide; c++)
-            row[i * wide + c] *= scale_set / scale;
     }
+    for (size_t c = ROW_NOW * wide; scale != scale_set && c < n * wide; c++)
+        row[c] *= scale_set / scale;
     return n;
 }
 

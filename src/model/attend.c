@@ -142,7 +142,7 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
     for (uint32_t i = 0; i < b->n_tok; i++) {
         uint32_t at = f->token_at[b->token + i];
         struct position_seen seen = position_seen(sight, at);
-        uint32_t n_visible = seen.n_sinks + at + 1 - seen.first;
+        uint32_t n_visible = position_count_seen(seen, at);
         for (uint32_t g = 0; g < group; g++, row++) {
             uint32_t head = b->kv * group + g;
             float s = position_query_scale(p, layer, head, n_visible);

@@ -552,11 +552,6 @@ struct position_seen position_seen(struct position_sight s, uint32_t at)
     return (struct position_seen){ s.n_sink < first ? s.n_sink : first, first };
 }
 
-uint32_t position_reach(const struct position *p, uint32_t layer, uint32_t kv, uint32_t at)
-{
-    return position_seen(position_head_sight(p, layer, kv), at).first;
-}
-
 bool position_layer_has_bias(const struct position *p, uint32_t layer)
 {
     return p->kind[layer] == POSITION_ALIBI || p->kind[layer] == POSITION_T5 ||

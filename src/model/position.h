@@ -102,14 +102,15 @@ struct position_sight position_head_sight(const struct position *p, uint32_t lay
  * window holds as well, and has no sinks: those belong to local heads (head_window > 0). */
 struct position_sight position_try_sight(const struct position *p, uint32_t layer,
                                          uint32_t head_window, uint32_t n_sink);
-/* What the query at index `at` sees: positions [0, n_sinks) and [first, at]. n_sinks <= first, so
- * it sees n_sinks + at + 1 - first positions. */
+/* What the query at index `at` sees: positions [0, n_sinks) and [first, at]; n_sinks <= first. */
 struct position_seen {
     uint32_t n_sinks, first;
 };
 struct position_seen position_seen(struct position_sight sight, uint32_t at);
-/* First position the query at index `at` sees, sinks apart. */
-uint32_t position_reach(const struct position *p, uint32_t layer, uint32_t kv, uint32_t at);
+static inline uint32_t position_count_seen(struct position_seen s, uint32_t at)
+{
+    return s.n_sinks + at + 1 - s.first;
+}
 
 bool position_layer_has_bias(const struct position *p, uint32_t layer);
 /* Table of head h: out[n - 1 - d] = bias at distance d, d < n (ascending positions read ascending
