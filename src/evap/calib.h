@@ -24,8 +24,8 @@ struct calib {
 /* Model and documents: enough to refuse what does not fit them. */
 zp_status calib_open(struct calib *c, const char *model, const char *text, uint32_t n_ctx,
                      zp_err *err);
-/* Engine, windows and states; n_restart, n_probes and progress are set before. On failure the caller
- * closes. */
+/* Engine, windows and states; n_restart, n_probes and progress are set before. On failure the
+ * caller closes. */
 zp_status calib_start(struct calib *c, uint32_t n_windows, uint32_t n_threads, zp_err *err);
 void calib_close(struct calib *c);
 zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total,

@@ -10,7 +10,8 @@
 static zp_status fill(struct check *k, struct docs *docs, uint32_t n_ctx, uint32_t n_windows,
                       uint32_t least, zp_err *err)
 {
-    ZP_TRY(docs_windows(docs, k->base->model, DOCS_HELD, n_ctx, n_windows, least, &k->windows, err));
+    ZP_TRY(
+        docs_windows(docs, k->base->model, DOCS_HELD, n_ctx, n_windows, least, &k->windows, err));
     return hidden_run(&k->original, k->base, &k->windows, &k->progress, err);
 }
 

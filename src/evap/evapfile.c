@@ -188,6 +188,7 @@ zp_status evapfile_read_scan(struct scan *s, const char *path, json_t **root,
     ZP_TRY(load(path, "zerope-scan", root, err));
     zp_status status = fill_scan(s, *root, paths, err);
     if (status == ZP_OK) return ZP_OK;
+    if (status != ZP_NO_MEMORY) status_add_path(err, path);
     scan_free(s);
     json_decref(*root);
     *root = NULL;
@@ -386,6 +387,7 @@ zp_status evapfile_read_plan(struct plan *p, const char *path, const struct zp_m
     ZP_TRY(load(path, "zerope-plan", root, err));
     zp_status status = fill_plan(p, *root, m, err);
     if (status == ZP_OK) return ZP_OK;
+    if (status != ZP_NO_MEMORY) status_add_path(err, path);
     plan_free(p);
     json_decref(*root);
     *root = NULL;

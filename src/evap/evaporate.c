@@ -76,9 +76,11 @@ static zp_status check_scan(const struct scan *s, const struct calib *c, const z
     ZP_FAIL_IF(strcmp(s->model_sha256, c->model->sha256) != 0, err, ZP_BAD_INPUT,
                "the scan was made of another model (hash %.12s, this file has %.12s)",
                s->model_sha256, c->model->sha256);
-    ZP_FAIL_IF(s->n_ctx != c->n_ctx, err, ZP_BAD_INPUT,
-               "the scan was measured at %u tokens, -c asks for %u: a scan holds for its own length "
-               "only", s->n_ctx, c->n_ctx);
+    ZP_FAIL_IF(
+        s->n_ctx != c->n_ctx, err, ZP_BAD_INPUT,
+        "the scan was measured at %u tokens, -c asks for %u: a scan holds for its own length "
+        "only",
+        s->n_ctx, c->n_ctx);
     ZP_FAIL_IF(o->local_window && s->local_window != o->local_window, err, ZP_BAD_INPUT,
                "the scan measured local heads for a reach of %u; the plan wants %u: scan again "
                "with --local %u", s->local_window, o->local_window, o->local_window);
@@ -176,10 +178,12 @@ static zp_status read_given(struct job *j, zp_err *err)
         ZP_TRY(evapfile_read_plan(&j->p, o->plan_in, j->c.model, &root, err));
         json_decref(root);
         j->has_plan = true;
-        ZP_FAIL_IF(j->p.n_ctx != j->c.n_ctx, err, ZP_BAD_INPUT,
-                   "%s was made for %u tokens, -c asks for %u: a plan holds for its own length only",
-                   o->plan_in, j->p.n_ctx, j->c.n_ctx);
-        if (j->p.local_window) j->c.n_restart = 8; /* the fold is fitted on as many as when it was made */
+        ZP_FAIL_IF(
+            j->p.n_ctx != j->c.n_ctx, err, ZP_BAD_INPUT,
+            "%s was made for %u tokens, -c asks for %u: a plan holds for its own length only",
+            o->plan_in, j->p.n_ctx, j->c.n_ctx);
+        /* the fold is fitted on as many as when it was made */
+        if (j->p.local_window) j->c.n_restart = 8;
         return docs_exclude(&j->c.docs, j->p.seen, j->p.n_seen, err);
     }
     if (!o->scan_in) return ZP_OK;
@@ -428,7 +432,7 @@ static zp_status prepare(struct job *j, zp_err *err)
     const char *outputs[] = { j->out, o->scan_out, o->plan_out };
     const char *inputs[] = { j->model, j->text, o->scan_in, o->plan_in, o->base };
     ZP_TRY(outputs_check(outputs, ZP_COUNT(outputs), inputs, ZP_COUNT(inputs), err));
-    ZP_TRY(plan_check_options(&o->plan, j->scan_options.n_ctx, err));
+    if (!o->plan_in) ZP_TRY(plan_check_options(&o->plan, j->scan_options.n_ctx, err));
     ZP_TRY(open_bench(&j->c, j->model, j->text, &j->scan_options, err));
     ZP_TRY(read_given(j, err));
     j->budget = o->plan.budget_kl == 0.0 && j->has_plan ? j->p.budget_kl : o->plan.budget_kl;

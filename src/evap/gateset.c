@@ -91,7 +91,8 @@ struct gate_counts gateset_count(const struct gateset *g, const struct position 
     n.heads_local = gateset_heads_local(g);
     for (uint32_t l = 0; l < g->n_layer; l++) {
         uint32_t none = 0;
-        if (position_layer_has_bias(p, l)) continue; /* its gates are no pairs: as the file has them */
+        /* its gates are no pairs: as the file has them */
+        if (position_layer_has_bias(p, l)) continue;
         for (uint32_t h = l * g->n_kv; h < (l + 1) * g->n_kv; h++) {
             uint32_t open = 0;
             for (uint32_t i = 0; i < g->n_pair; i++) open += g->open[(size_t)h * g->n_pair + i];

@@ -31,14 +31,15 @@ static inline size_t gateset_total(const struct gateset *g)
 size_t gateset_closed(const struct gateset *g);
 uint32_t gateset_heads_local(const struct gateset *g);
 
-/* As zp_model_describe will count them in a file written from the set; p: of the model it is for. */
+/* As zp_model_describe will count them in a file written from the set; p: of the model it is
+ * for. */
 struct gate_counts {
     uint32_t total, closed, layers_none, heads_none, heads_local;
 };
 struct gate_counts gateset_count(const struct gateset *g, const struct position *p);
 
-/* Closed gates as [[layer, kv, pair], ...], local heads as [[layer, kv, window], ...]. Layers with a
- * distance bias have no pairs. */
+/* Closed gates as [[layer, kv, pair], ...], local heads as [[layer, kv, window], ...]. Layers with
+ * a distance bias have no pairs. */
 zp_status gateset_to_json(const struct gateset *g, const struct position *p, json_t **out,
                           zp_err *err);
 zp_status gateset_from_json(struct gateset *g, const json_t *closed, const json_t *local,

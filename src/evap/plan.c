@@ -226,8 +226,8 @@ static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *
     return ZP_OK;
 }
 
-/* The heads behind the first `kept` by the KL of each on top of those; the rise of lost retrieval is
- * the scan's, of each head alone. */
+/* The heads behind the first `kept` by the KL of each on top of those; the rise of lost retrieval
+ * is the scan's, of each head alone. */
 static zp_status rank_local_again(struct plan *p, struct calib *c, const struct scan *s,
                                   size_t kept, zp_err *err)
 {

@@ -23,8 +23,8 @@ void local_errors_free(struct local_errors *e);
 struct scanlocal; /* scratch kept between calls */
 zp_status scanlocal_open(struct scanlocal **out, struct calib *c, zp_err *err);
 void scanlocal_close(struct scanlocal *s);
-/* Errors given that `set` has closed its gates and shortened its heads already, over the first n_windows planning
- * windows. */
+/* Errors given that `set` has closed its gates and shortened its heads already, over the first
+ * n_windows planning windows. */
 zp_status scanlocal_run(struct scanlocal *s, const struct gateset *set, uint32_t n_windows,
                         struct local_errors *out, zp_err *err);
 

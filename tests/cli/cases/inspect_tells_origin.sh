@@ -2,7 +2,7 @@
 # timeout: 180
 export ZEROPE_THREADS=1
 stock="$DATA/arch/gguf/gguf-llama-yarn.gguf"
-# stderr: zerope: error: bad.json: budget_kl must be a number above 0; give one with --budget-kl
+# stderr: zerope: error: bad.json: field budget_kl must be a number in 0..100
 head -c 20000 "$DATA/prose.txt" >text.txt
 zerope evaporate "$stock" -f text.txt -c 32 --budget-kl 0.00001 -o new.gguf --save-plan plan.json -q >text
 grep -o '95 % upper bound [0-9.]*e-06' text | sed 's/bound .*e/bound Xe/'
