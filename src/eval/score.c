@@ -172,7 +172,7 @@ static zp_status run_chunk(struct score *s, uint32_t window, struct chunk *c, zp
     if (c->b) engine_logits(c->b, c->base_x, c->n, c->base);
     pool_run(c->e->pool, chunk_worker, c);
     for (uint32_t i = 0; i < c->n; i++)
-        ZP_FAIL_IF(!isfinite(c->nll[i]), err, ZP_RUN,
+        ZP_FAIL_IF(!isfinite(c->nll[i]) || (c->b && !isfinite(c->kl[i])), err, ZP_RUN,
                    "logits at position %u of window %u are not finite", c->at[i], window);
     count_chunk(s, window, c);
     c->n = 0;

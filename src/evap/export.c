@@ -256,7 +256,7 @@ static zp_status compare_head(const struct position *a, const struct position *b
     }
     ZP_FAIL_IF(!same, err, ZP_RUN,
                "%s: read back, layer %u, KV head %u rotates other pairs than the source (%u and %u "
-               "open): do not use what was written",
+               "open): nothing is left behind",
                path, layer, kv, y->n_open, x->n_open);
     return ZP_OK;
 }

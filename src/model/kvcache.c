@@ -161,12 +161,14 @@ size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, 
     size_t total = 0;
     uint32_t tiles = (t->length + n + KERN_TILE - 1) / KERN_TILE; /* none is held past them */
     for (uint32_t h = 0; h < c->n_heads; h++) {
-        size_t owned = 0, most = head_pages(c->position, h, (size_t)t->length + n, c->micro_batch);
+        size_t held = 0, most = head_pages(c->position, h, (size_t)t->length + n, c->micro_batch);
+        /* shared pages that nothing writes to stay, where no window gives them back */
+        uint32_t stay = head_sight(c->position, h).window ? 0 : t->length / KERN_TILE;
         for (uint32_t i = 0; i < tiles; i++) {
             const void *k = t->k[(size_t)h * t->n_tiles + i];
-            owned += k && c->refs[page_number(c, k)] == 1;
+            held += k && (i < stay || c->refs[page_number(c, k)] == 1);
         }
-        total += most > owned ? most - owned : 0;
+        total += most > held ? most - held : 0;
     }
     return total;
 }

@@ -72,6 +72,28 @@ static void test_fork_keeps_a_mode_that_is_not_the_default(void **state)
     zp_model_close(m);
 }
 
+/* A fork writes into its last page only: the others cost nothing. */
+static void test_fork_needs_room_for_its_last_pages_only(void **state)
+{
+    (void)state;
+    enum { LENGTH = 1100, CTX = 2048 };
+    int32_t ids[LENGTH];
+    for (int i = 0; i < LENGTH; i++) ids[i] = i % 100;
+    zp_model *m = open_small("gguf-llama-linear");
+    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = CTX, .n_seq = 1, .n_threads = 1 });
+    zp_seq *s, *fork;
+    GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+    GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, ids, LENGTH, ZP_WANT_NONE }, 1, NULL, 0, NULL, err));
+    GOLDEN_OK(zp_seq_fork(&fork, s, LENGTH, err));
+    size_t free_before = e->kv.n_free;
+    GOLDEN_OK(zp_engine_run(e, &(zp_item){ fork, ids, 1, ZP_WANT_NONE }, 1, NULL, 0, NULL, err));
+    assert_int_equal(free_before - e->kv.n_free, e->kv.n_heads);
+    zp_seq_close(fork);
+    zp_seq_close(s);
+    zp_engine_close(e);
+    zp_model_close(m);
+}
+
 /* ---- work follows the sequence, not the room for it ------------------------------------------ */
 
 enum { SHORT = 512, LONG = 1 << 17 };
@@ -331,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fork_keeps_a_mode_that_is_not_the_default),
+        cmocka_unit_test(test_fork_needs_room_for_its_last_pages_only),
         cmocka_unit_test(test_attention_tasks_do_not_grow_with_the_context),
         cmocka_unit_test(test_pages_wanted_look_at_the_positions_in_use_only),
         cmocka_unit_test(test_rotations_done_are_those_of_the_tokens_computed),
