@@ -288,13 +288,14 @@ static json_t *add_words(const struct job *j, json_t *o)
     if (is_promise(j))
         o = json_tree_put(
             o, "promise",
-            json_sprintf("mean KL(original || new) <= %g nats a token at %u tokens "
-                         "(95 %% upper bound %.3g, %u held-out windows, positions >= %u)",
-                         j->o->plan.budget_kl, j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
+            json_tree_printf("mean KL(original || new) <= %g nats a token at %u tokens "
+                             "(95 %% upper bound %.3g, %u held-out windows, positions >= %u)",
+                             j->o->plan.budget_kl, j->c.n_ctx, r->kl_hi, r->n_windows,
+                             j->c.n_ctx / 2));
     else if (!j->o->close_all)
         o = json_tree_put(o, "no_promise",
-                          json_sprintf("%u held-out windows measure, but fewer than %d vouch for "
-                                       "no length", r->n_windows, LEAST_WINDOWS));
+                          json_tree_printf("%u held-out windows measure, but fewer than %d vouch "
+                                           "for no length", r->n_windows, LEAST_WINDOWS));
     if (j->c.docs.single_file)
         o = json_tree_put(
             o, "note", json_string("one text file was given: its parts stand in for documents"));
