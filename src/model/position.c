@@ -261,9 +261,6 @@ static zp_status read_kinds(struct position *p, const struct gguf *g, const stru
     ZP_TRY(gguf_find_array(g, "zerope.position.kind", GGUF_STRS, &kinds, err));
     ZP_FAIL_IF(!kinds && h->ours, err, ZP_BAD_FILE,
                "%s: architecture %s needs the key zerope.position.kind", g->path, g->arch);
-    ZP_FAIL_IF(kinds && !h->ours, err, ZP_BAD_FILE,
-               "%s: zerope.position.kind contradicts architecture %s; expected zerope-%s", g->path,
-               g->arch, g->arch);
     if (!kinds) {
         table_of_stock_file(p, h);
         return ZP_OK;

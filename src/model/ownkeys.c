@@ -1,0 +1,45 @@
+/* ownkeys.c: which keys and tensors of zerope's own a file may carry.
+ * Owns: the list of keys that say where a stock file comes from. Does not know: what keys mean. */
+#include "model/ownkeys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Exports keep the record of their source; folders put their tokenizer's files here. None of these
+ * changes what is computed. */
+static const char *const records[] = {
+    "zerope.source.sha256",    "zerope.recipe",           "zerope.evidence",
+    "zerope.context.validated", "zerope.tokenizer.config", "zerope.tokenizer.eos_ids",
+};
+
+static bool is_record(const char *key)
+{
+    for (size_t i = 0; i < ZP_COUNT(records); i++)
+        if (strcmp(key, records[i]) == 0) return true;
+    return false;
+}
+
+/* blk.N.pos_alibi.slope, blk.N.attn_head_scale, ... */
+static bool is_own_tensor(const char *name)
+{
+    unsigned layer;
+    int size = 0;
+    if (sscanf(name, "blk.%u.%n", &layer, &size) != 1 || size == 0) return false;
+    return strncmp(name + size, "pos_", 4) == 0 || strcmp(name + size, "attn_head_scale") == 0;
+}
+
+zp_status ownkeys_check(const struct hparams *h, const struct gguf *g, zp_err *err)
+{
+    if (h->ours) return ZP_OK;
+    for (uint32_t i = 0; i < g->n_kv; i++) {
+        const char *key = g->kvs[i].name;
+        ZP_FAIL_IF(strncmp(key, "zerope.", 7) == 0 && !is_record(key), err, ZP_BAD_FILE,
+                   "%s: key %.80s contradicts architecture %s; expected it in zerope-%s only",
+                   gguf_label(g->path), key, g->arch, g->arch);
+    }
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        ZP_FAIL_IF(is_own_tensor(g->tensors[i].name), err, ZP_BAD_FILE,
+                   "%s: tensor %s contradicts architecture %s; expected it in zerope-%s only",
+                   gguf_label(g->path), g->tensors[i].name, g->arch, g->arch);
+    return ZP_OK;
+}
