@@ -14,6 +14,7 @@
 #include "evap/apply.h"
 #include "evap/check.h"
 #include "evap/evapfile.h"
+#include "model/gguf_write.h"
 #include "model/json_write.h"
 #include "model/outputs.h"
 
@@ -362,6 +363,7 @@ static zp_status run(struct job *j, char **json, zp_err *err)
     const char *outputs[] = { j->out, o->scan_out, o->plan_out };
     const char *inputs[] = { j->model, j->text, o->scan_in, o->plan_in };
     ZP_TRY(outputs_check(outputs, ZP_COUNT(outputs), inputs, ZP_COUNT(inputs), err));
+    ZP_TRY(gguf_check_output(j->out, err));
     struct calib_options co = bench_options(j->model, j->text, &j->scan_options);
     ZP_TRY(calib_open(&j->c, &co, err));
     if (!o->plan.no_fold && fold_is_possible(&j->c)) {

@@ -527,6 +527,13 @@ static bool names_a_part(const char *path, size_t *stem, uint32_t *count)
            number <= *count;
 }
 
+bool gguf_is_part_name(const char *path)
+{
+    size_t stem;
+    uint32_t number, count;
+    return split_name_parse(path, &stem, &number, &count) && (number != 1 || count != 1);
+}
+
 bool gguf_is_part_of(const char *path, const char *model)
 {
     size_t stem, size = strlen(model) + 1;
