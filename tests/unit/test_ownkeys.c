@@ -123,6 +123,57 @@ static void records_of_the_origin_are_no_contradiction(void **state)
     GOLDEN_OK(open_with("zerope-local", records, NULL, err));
 }
 
+/* ---- files of ours --------------------------------------------------------------------------- */
+
+static void values_without_use_are_refused(void **state)
+{
+    static const double values[] = { NAN, INFINITY, -INFINITY, 3e38, -2e6 };
+    struct change gate[] = { { "zerope.position.bias_gate", GGUF_F32, 20, { 1 }, NULL }, { 0 } };
+    struct change c[] = { { "zerope.attention.scale_c", GGUF_F32, 2, { 0.5 }, NULL },
+                          { "zerope.attention.scale_len", GGUF_U32, 0, { 16 }, NULL },
+                          { 0 } };
+    (void)state;
+    GOLDEN_OK(open_with("zerope-mixed", gate, NULL, err));
+    GOLDEN_OK(open_with("zerope-local", c, NULL, err));
+    for (size_t i = 0; i < ZP_COUNT(values); i++) {
+        gate[0].value[7] = c[0].value[1] = values[i];
+        refuses("zerope-mixed", gate, NULL, "zerope.position.bias_gate[7] is ");
+        refuses("zerope-local", c, NULL, "zerope.attention.scale_c[1] is ");
+    }
+}
+
+static void lists_end_where_their_offsets_do(void **state)
+{
+    struct change lists[] = {
+        { "zerope.position.pairs_open", GGUF_I32, 17,
+          { 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0 }, NULL },
+        { "zerope.position.pairs_open_offset", GGUF_U32, 5, { 0, 4, 8, 12, 16 }, NULL },
+        { 0 },
+    };
+    (void)state;
+    refuses("zerope-local", lists, NULL, "pairs_open_offset ends at 16, but "
+                                         "zerope.position.pairs_open has 17 items");
+    lists[0].n = 16;
+    GOLDEN_OK(open_with("zerope-local", lists, NULL, err));
+    lists[0].key = "zerope.position.half_pairs", lists[0].n = 3;
+    lists[1] = (struct change){ "zerope.position.half_pairs_offset", GGUF_U32, 5,
+                                { 0, 0, 1, 1, 2 }, NULL };
+    refuses("zerope-local", lists, NULL, "half_pairs_offset ends at 2");
+}
+
+static void end_tokens_are_tokens(void **state)
+{
+    struct change ids[] = { { "zerope.tokenizer.eos_ids", GGUF_I32, 2, { 0, 1 }, NULL }, { 0 } };
+    static const char *const models[] = { "zerope-local", "gguf-llama-yarn" };
+    (void)state;
+    for (size_t i = 0; i < ZP_COUNT(models); i++) {
+        ids[0].value[0] = -1, ids[0].value[1] = 1;
+        refuses(models[i], ids, NULL, "zerope.tokenizer.eos_ids[0] is -1; expected");
+        ids[0].value[0] = 0, ids[0].value[1] = 999999;
+        refuses(models[i], ids, NULL, "zerope.tokenizer.eos_ids[1] is 999999; expected");
+    }
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -141,6 +192,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stock_files_have_none_of_ours),
         cmocka_unit_test(records_of_the_origin_are_no_contradiction),
+        cmocka_unit_test(values_without_use_are_refused),
+        cmocka_unit_test(lists_end_where_their_offsets_do),
+        cmocka_unit_test(end_tokens_are_tokens),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
