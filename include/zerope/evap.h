@@ -29,7 +29,7 @@ ZP_API zp_status zp_scan_run(const char *model, const char *text, const zp_scan_
 
 typedef struct zp_plan_options {
     double budget_kl; /* mean KL(original || new) over positions >= n_ctx / 2, 95 % upper bound */
-    /* at most one of the four; the program refuses more */
+    /* at most one of the four */
     bool uniform, uniform_slow; /* the same pair indices in all layers; only the slowest k pairs */
     bool layers;                /* prefers whole layers */
     uint32_t local_window;      /* W > 0: heads may become local; the scan must have the same W */

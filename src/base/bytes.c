@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "num.h"
+#include "numtext.h"
 
 #define FIRST_ROOM 64
 
@@ -19,7 +20,8 @@ const char *bytes_in_words(uint64_t bytes, struct bytes_text *room)
     double x = (double)bytes;
     size_t u = 0;
     for (; x >= 1024.0 && u + 1 < sizeof units / sizeof *units; u++) x /= 1024.0;
-    (void)snprintf(room->text, sizeof room->text, u == 0 ? "%.0f %s" : "%.1f %s", x, units[u]);
+    (void)numtext_printf(room->text, sizeof room->text, u == 0 ? "%.0f %s" : "%.1f %s", x,
+                         units[u]);
     return room->text;
 }
 
@@ -78,13 +80,13 @@ zp_status buffer_printf(struct buffer *b, zp_err *err, const char *fmt, ...)
     va_list args, again;
     va_start(args, fmt);
     va_copy(again, args);
-    int wanted = vsnprintf(NULL, 0, fmt, args);
+    int wanted = numtext_vprintf(NULL, 0, fmt, args);
     va_end(args);
     zp_status status = ZP_BAD_INPUT;
     if (wanted >= 0) status = reserve(b, (size_t)wanted, err);
     else status_fail(err, status, __FILE__, __LINE__, "text cannot be formatted with \"%s\"", fmt);
     if (status == ZP_OK) {
-        (void)vsnprintf((char *)b->data + b->size, (size_t)wanted + 1, fmt, again);
+        (void)numtext_vprintf((char *)b->data + b->size, (size_t)wanted + 1, fmt, again);
         b->size += (size_t)wanted;
     }
     va_end(again);

@@ -8,13 +8,14 @@
 #include "json_tree.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bytes.h"
+#include "numtext.h"
 
 enum { MAX_DEPTH = 2048 };
 
@@ -211,7 +212,7 @@ static bool skip_number(struct parser *p, bool *whole)
 }
 
 /* text: NUL-terminated. */
-static json_t *number_of(struct parser *p, char *text, bool whole)
+static json_t *number_of(struct parser *p, const char *text, bool whole)
 {
     errno = 0;
     if (whole) {
@@ -220,10 +221,7 @@ static json_t *number_of(struct parser *p, char *text, bool whole)
         is_wrong(p, "an integer beyond 64 bits");
         return NULL;
     }
-    const char *mark = localeconv()->decimal_point; /* the program around us may have set one */
-    char *point = strchr(text, '.');
-    if (point != NULL && mark[0] && !mark[1]) *point = mark[0];
-    double x = strtod(text, NULL);
+    double x = numtext_double(text, NULL);
     if (isfinite(x)) return made(p, json_real(x));
     is_wrong(p, "a number too large for a double");
     return NULL;
@@ -234,7 +232,7 @@ static json_t *read_number(struct parser *p)
     size_t begin = p->at, mark = p->decoded.size;
     bool whole;
     if (!skip_number(p, &whole) || !decode(p, p->text + begin, p->at - begin)) return NULL;
-    json_t *value = number_of(p, (char *)p->decoded.data + mark, whole);
+    json_t *value = number_of(p, (const char *)p->decoded.data + mark, whole);
     p->decoded.size = mark;
     return value;
 }
@@ -397,6 +395,17 @@ json_t *json_tree_put(json_t *object, const char *key, json_t *value)
 json_t *json_tree_real(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();
+}
+
+json_t *json_tree_printf(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    locale_t had = numtext_enter();
+    json_t *value = json_vsprintf(fmt, args);
+    numtext_leave(had);
+    va_end(args);
+    return value;
 }
 
 static zp_status mend(const char *text, struct buffer *out)

@@ -4,6 +4,7 @@
 #define BASE_JSON_TREE_H
 
 #include <jansson.h>
+#include "compiler.h"
 #include "status.h"
 
 /* RFC 8259, minus \u0000, duplicate names, more than 2048 levels, and a value that is neither
@@ -23,5 +24,7 @@ json_t *json_tree_put(json_t *object, const char *key, json_t *value);
  * that are not UTF-8 (paths are bytes). NULL: no memory. */
 json_t *json_tree_real(double x);
 json_t *json_tree_text(const char *text);
+/* A formatted text with a point in every locale. NULL: no memory, or not UTF-8. */
+json_t *json_tree_printf(const char *fmt, ...) ZP_PRINTF(1, 2);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "bytes.h"
+#include "numtext.h"
 
 #define LOG_LINE 1024
 
@@ -32,7 +33,7 @@ void log_write(enum log_level level, const char *fmt, ...)
     char text[LOG_LINE];
     va_list args;
     va_start(args, fmt);
-    int wanted = vsnprintf(text, sizeof text, fmt, args);
+    int wanted = numtext_vprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (wanted < 0) return;
     if (wanted >= (int)sizeof text) text[utf8_complete_prefix(text, sizeof text - 1)] = '\0';

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "numtext.h"
 
 const char *zp_status_name(zp_status status)
 {
@@ -49,7 +50,7 @@ zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, c
     err->line = line;
     va_list args;
     va_start(args, fmt);
-    int wanted = vsnprintf(err->message, sizeof err->message, fmt, args);
+    int wanted = numtext_vprintf(err->message, sizeof err->message, fmt, args);
     va_end(args);
     if (wanted < 0) err->message[0] = '\0';
     /* A text cut by the record's size must not end inside a character. */

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include <zerope/evap.h>
 #include "base/os.h"
 
 zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uint64_t total,
@@ -91,7 +92,8 @@ zp_status calib_start(struct calib *c, uint32_t n_windows, uint32_t n_threads, z
     zp_engine_options engine = {
         .n_ctx = c->n_ctx, .n_threads = n_threads, .micro_batch = c->n_ctx, .exact = true
     };
-    ZP_TRY(docs_windows(&c->docs, c->model, DOCS_PLAN, c->n_ctx, n_windows, 2, &c->windows, err));
+    ZP_TRY(docs_windows(&c->docs, c->model, DOCS_PLAN, c->n_ctx, n_windows, ZP_SCAN_WINDOWS_MIN,
+                        &c->windows, err));
     if (c->n_restart > c->windows.n) c->n_restart = (uint32_t)c->windows.n;
     ZP_TRY(zp_engine_open(&c->engine, c->model, &engine, err));
     ZP_TRY(check_room(c, err));

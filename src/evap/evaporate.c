@@ -15,6 +15,7 @@
 #include "evap/check.h"
 #include "evap/evapfile.h"
 #include "evap/recipe.h"
+#include "model/gguf_write.h"
 #include "model/json_write.h"
 #include "model/outputs.h"
 
@@ -326,17 +327,17 @@ static json_t *add_words(const struct job *j, json_t *o)
     if (is_promise(j))
         o = json_tree_put(
             o, "promise",
-            json_sprintf("mean KL(original || new) <= %g nats a token at %u tokens "
-                         "(95 %% upper bound %.3g, %u held-out windows, positions >= %u)",
-                         j->budget, j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
+            json_tree_printf("mean KL(original || new) <= %g nats a token at %u tokens "
+                             "(95 %% upper bound %.3g, %u held-out windows, positions >= %u)",
+                             j->budget, j->c.n_ctx, r->kl_hi, r->n_windows, j->c.n_ctx / 2));
     else if (!j->o->close_all && lacks_original(j))
         o = json_tree_put(o, "no_promise",
                           json_string("the model was evaporated before: the KL is against it, not "
                                       "against its original; give that with --base"));
     else if (!j->o->close_all)
         o = json_tree_put(o, "no_promise",
-                          json_sprintf("%u held-out windows measure, but fewer than %d vouch for "
-                                       "no length", r->n_windows, LEAST_WINDOWS));
+                          json_tree_printf("%u held-out windows measure, but fewer than %d vouch "
+                                           "for no length", r->n_windows, LEAST_WINDOWS));
     if (j->c.docs.single_file)
         o = json_tree_put(
             o, "note", json_string("one text file was given: its parts stand in for documents"));
@@ -432,6 +433,7 @@ static zp_status prepare(struct job *j, zp_err *err)
     const char *outputs[] = { j->out, o->scan_out, o->plan_out };
     const char *inputs[] = { j->model, j->text, o->scan_in, o->plan_in, o->base };
     ZP_TRY(outputs_check(outputs, ZP_COUNT(outputs), inputs, ZP_COUNT(inputs), err));
+    ZP_TRY(gguf_check_output(j->out, err));
     if (!o->plan_in) ZP_TRY(plan_check_options(&o->plan, j->scan_options.n_ctx, err));
     ZP_TRY(open_bench(&j->c, j->model, j->text, &j->scan_options, err));
     ZP_TRY(read_given(j, err));

@@ -333,9 +333,10 @@ zp_status zp_export_run(const char *model, const char *to, const char *out,
     bool known = strcmp(to, "stock-gguf") == 0 || strcmp(to, "hf") == 0 || strcmp(to, "gguf") == 0;
     ZP_FAIL_IF(!known, err, ZP_USAGE, "export to '%.40s'; known: hf, stock-gguf, gguf", to);
     ZP_TRY(outputs_check(&out, 1, &model, 1, err));
+    bool folder = strcmp(to, "hf") == 0;
+    if (!folder) ZP_TRY(gguf_check_output(out, err));
     ZP_ALLOC(j, MEM_EVAP, 1, err, "an export");
     *j = (struct export_job){ .model = model, .to = to, .out = out, .rows.progress = progress };
-    bool folder = strcmp(to, "hf") == 0;
     size_t made = folder ? first_missing(out) : 0;
     zp_status status = folder ? check_folder(out, err) : ZP_OK;
     bool ran = status == ZP_OK;

@@ -21,15 +21,65 @@ const char *export_way_name(enum export_way way)
     return names[way];
 }
 
+/* ---- what to do instead */
+
+static bool arch_is(const struct zp_model *m, const char *name)
+{
+    return strcmp(m->h.arch->name, name) == 0;
+}
+
+static uint32_t windowed_layers(const struct zp_model *m)
+{
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < m->h.n_layer; l++) n += m->h.window[l] != 0;
+    return n;
+}
+
+static bool has_divisors(const struct zp_model *m)
+{
+    const float *d = m->h.rope_freqs ? (const float *)(const void *)m->h.rope_freqs->data : NULL;
+    for (uint32_t i = 0; d && i < m->position.n_pair; i++)
+        if (d[i] != 1.0f && d[i] < POSITION_CLOSED_DIVISOR) return true;
+    return false;
+}
+
+/* Whether the target can say that some pairs are closed, the same ones in all heads. */
+static bool says_pairs(const struct zp_model *m, enum export_kind kind)
+{
+    uint32_t unrotated = 0;
+    for (uint32_t l = 0; l < m->h.n_layer; l++) unrotated += !m->h.rope[l];
+    if (arch_is(m, "qwen3") || arch_is(m, "gemma3")) return false;
+    if (kind == EXPORT_HF)
+        return !unrotated && m->h.scaling == ARCH_SCALING_NONE && !has_divisors(m);
+    bool pattern = m->h.n_rot == m->h.d_head && !windowed_layers(m);
+    return m->h.scaling != ARCH_SCALING_DYNAMIC && (!unrotated || pattern);
+}
+
+/* What surely leads to an export. --layers does not: what its budget has left closes single gates.
+ * The original, because a closed gate does not open again. */
+static const char *advice(const struct zp_model *m, enum export_kind kind)
+{
+    if (arch_is(m, "gemma3") && windowed_layers(m))
+        return "evaporate the original with a --plan that closes the layers without a window and "
+               "nothing else";
+    if (!says_pairs(m, kind))
+        return "evaporate the original with --close-all (everything, whatever it costs)";
+    if (kind == EXPORT_HF)
+        return "evaporate the original with --uniform-slow (the slowest pairs everywhere); "
+               "--layers alone goes on with single gates";
+    return "evaporate the original with --uniform (the same pairs everywhere); --layers alone goes "
+           "on with single gates";
+}
+
 /* ---- what no stock engine has */
 
-static zp_status refuse_own_parts(const struct zp_model *m, zp_err *err)
+static zp_status refuse_own_parts(const struct zp_model *m, enum export_kind kind, zp_err *err)
 {
     const struct position *p = &m->position;
     for (uint32_t l = 0; l < p->n_layer; l++) {
         ZP_FAIL_IF(position_layer_has_bias(p, l), err, ZP_UNSUPPORTED,
-                   "layer %u has a position bias (%s), which no stock engine reads; close it first",
-                   l, position_kind_name(p->kind[l]));
+                   "layer %u has a position bias (%s), which no stock engine reads: run the file "
+                   "with zerope", l, position_kind_name(p->kind[l]));
         ZP_FAIL_IF(
             p->scale_c && p->scale_c[l] != 0.0f, err, ZP_UNSUPPORTED,
             "layer %u scales its logits by the length seen (zerope.attention.scale_c), which "
@@ -38,8 +88,8 @@ static zp_status refuse_own_parts(const struct zp_model *m, zp_err *err)
         for (uint32_t k = 0; k < p->n_kv; k++)
             ZP_FAIL_IF(p->heads[l * p->n_kv + k].window != 0, err, ZP_UNSUPPORTED,
                        "layer %u, KV head %u is local (reach %u), which no stock engine can say: "
-                       "evaporate without --local for an export, or run the file with zerope",
-                       l, k, p->heads[l * p->n_kv + k].window);
+                       "leave --local out and %s",
+                       l, k, p->heads[l * p->n_kv + k].window, advice(m, kind));
     }
     return ZP_OK;
 }
@@ -53,8 +103,10 @@ static void closed_pairs(const struct position *p, uint32_t layer, uint32_t kv, 
 }
 
 /* The first rotating head decides; every other one must be like it or closed with its layer. */
-static zp_status compare_heads(struct export_shape *s, const struct position *p, zp_err *err)
+static zp_status compare_heads(struct export_shape *s, const struct zp_model *m,
+                               enum export_kind kind, zp_err *err)
 {
+    const struct position *p = &m->position;
     bool closed[512], found = false;
     uint32_t first_layer = 0, first_kv = 0;
     for (uint32_t l = 0; l < p->n_layer; l++)
@@ -65,17 +117,17 @@ static zp_status compare_heads(struct export_shape *s, const struct position *p,
             found = true;
             ZP_FAIL_IF(!same, err, ZP_UNSUPPORTED,
                        "layer %u, KV head %u keeps other pairs (%u of %u open) than layer %u, KV "
-                       "head %u (%u open); stock engines rotate all heads of a layer alike: "
-                       "evaporate with --uniform (the same pairs everywhere) or --layers (whole "
-                       "layers)",
+                       "head %u (%u open); stock engines rotate all heads of a layer alike: %s",
                        l, k, p->heads[l * p->n_kv + k].n_open, p->n_pair, first_layer, first_kv,
-                       p->heads[first_layer * p->n_kv + first_kv].n_open);
+                       p->heads[first_layer * p->n_kv + first_kv].n_open, advice(m, kind));
         }
     return ZP_OK;
 }
 
-static zp_status shape_read(struct export_shape *s, const struct position *p, zp_err *err)
+static zp_status shape_read(struct export_shape *s, const struct zp_model *m,
+                            enum export_kind kind, zp_err *err)
 {
+    const struct position *p = &m->position;
     *s = (struct export_shape){ .n_layer = p->n_layer, .n_pair = p->n_pair };
     for (uint32_t l = 0; l < p->n_layer; l++) {
         s->none[l] = true;
@@ -85,7 +137,7 @@ static zp_status shape_read(struct export_shape *s, const struct position *p, zp
     }
     s->is_free = s->n_none == s->n_layer;
     if (s->is_free) memset(s->closed, 1, s->n_pair);
-    ZP_TRY(compare_heads(s, p, err));
+    ZP_TRY(compare_heads(s, m, kind, err));
     s->closed_are_slowest = true;
     for (uint32_t i = 0; i < s->n_pair; i++) {
         s->n_closed += s->closed[i];
@@ -95,11 +147,6 @@ static zp_status shape_read(struct export_shape *s, const struct position *p, zp
 }
 
 /* ---- ways */
-
-static bool arch_is(const struct zp_model *m, const char *name)
-{
-    return strcmp(m->h.arch->name, name) == 0;
-}
 
 static void go(struct export_route *r, enum export_way way, const char *arch)
 {
@@ -120,13 +167,6 @@ static bool pattern_is_native(const struct zp_model *m, const struct export_shap
     return true;
 }
 
-static uint32_t windowed_layers(const struct zp_model *m)
-{
-    uint32_t n = 0;
-    for (uint32_t l = 0; l < m->h.n_layer; l++) n += m->h.window[l] != 0;
-    return n;
-}
-
 /* gemma3: linear scaling reaches the layers without a window only, in both kinds of engine. */
 static zp_status route_gemma3(struct export_route *r, const struct zp_model *m, zp_err *err)
 {
@@ -140,9 +180,10 @@ static zp_status route_gemma3(struct export_route *r, const struct zp_model *m, 
     }
     ZP_FAIL_IF(windowed_layers(m), err, ZP_UNSUPPORTED,
                "layer %u: stock engines can take rotation out of gemma3 only in all layers without "
-               "a window, and must keep it whole in the windowed ones (%u of %u layers here)",
-               l < s->n_layer ? l : 0, windowed_layers(m), s->n_layer);
-    ZP_FAIL(err, ZP_UNSUPPORTED, "stock engines can take rotation out of gemma3 only as a whole");
+               "a window, and must keep it whole in the windowed ones (%u of %u layers here): %s",
+               l < s->n_layer ? l : 0, windowed_layers(m), s->n_layer, advice(m, r->kind));
+    ZP_FAIL(err, ZP_UNSUPPORTED, "stock engines can take rotation out of gemma3 only as a whole: "
+            "%s", advice(m, r->kind));
 }
 
 static uint32_t first_of(const bool *flags, uint32_t n)
@@ -164,8 +205,9 @@ static zp_status route_stock(struct export_route *r, const struct zp_model *m, z
         while (rotating < s->n_layer && s->none[rotating]) rotating++;
         ZP_FAIL_IF(!s->is_free, err, ZP_UNSUPPORTED,
                    "layer %u rotates %u of %u pairs and %u of %u layers none: stock engines can "
-                   "take rotation out of qwen3 only as a whole",
-                   rotating, s->n_pair - s->n_closed, s->n_pair, s->n_none, s->n_layer);
+                   "take rotation out of qwen3 only as a whole: %s",
+                   rotating, s->n_pair - s->n_closed, s->n_pair, s->n_none, s->n_layer,
+                   advice(m, r->kind));
         go(r, EXPORT_LINEAR, "qwen3");
         return ZP_OK;
     }
@@ -175,22 +217,14 @@ static zp_status route_stock(struct export_route *r, const struct zp_model *m, z
     }
     ZP_FAIL_IF(m->h.n_rot != m->h.d_head, err, ZP_UNSUPPORTED,
                "layer %u has no rotation and others have: that needs architecture granite_swa, "
-               "which rotates whole heads, but %s rotates %u of %u channels",
-               first_of(s->none, s->n_layer), arch, m->h.n_rot, m->h.d_head);
+               "which rotates whole heads, but %s rotates %u of %u channels: %s",
+               first_of(s->none, s->n_layer), arch, m->h.n_rot, m->h.d_head, advice(m, r->kind));
     ZP_FAIL_IF(windowed_layers(m), err, ZP_UNSUPPORTED,
                "layer %u has no rotation and others have: that needs architecture granite_swa, and "
-               "the model has sliding windows of its own",
-               first_of(s->none, s->n_layer));
+               "the model has sliding windows of its own: %s",
+               first_of(s->none, s->n_layer), advice(m, r->kind));
     go(r, EXPORT_PATTERN, "granite_swa");
     return ZP_OK;
-}
-
-static bool has_divisors(const struct zp_model *m)
-{
-    const float *d = m->h.rope_freqs ? (const float *)(const void *)m->h.rope_freqs->data : NULL;
-    for (uint32_t i = 0; d && i < m->position.n_pair; i++)
-        if (d[i] != 1.0f && d[i] < POSITION_CLOSED_DIVISOR) return true;
-    return false;
 }
 
 static zp_status route_hf(struct export_route *r, const struct zp_model *m, zp_err *err)
@@ -203,24 +237,24 @@ static zp_status route_hf(struct export_route *r, const struct zp_model *m, zp_e
     if (pattern) {
         ZP_FAIL_IF(!llama || windowed_layers(m), err, ZP_UNSUPPORTED,
                    "layer %u has no rotation and others have: transformers knows that only for "
-                   "smollm3, as which a llama without windows can be written, but not a %s",
-                   first_of(s->none, s->n_layer), arch);
+                   "smollm3, as which a llama without windows can be written, but not a %s: %s",
+                   first_of(s->none, s->n_layer), arch, advice(m, r->kind));
         ZP_FAIL_IF(s->n_closed, err, ZP_UNSUPPORTED,
                    "layer %u has no rotation, and in the other layers %u of %u pairs are closed: a "
-                   "Hugging Face folder can say one of the two",
-                   first_of(s->none, s->n_layer), s->n_closed, s->n_pair);
+                   "Hugging Face folder can say one of the two: %s",
+                   first_of(s->none, s->n_layer), s->n_closed, s->n_pair, advice(m, r->kind));
         go(r, EXPORT_PATTERN, "smollm3");
         return ZP_OK;
     }
     ZP_FAIL_IF(!s->closed_are_slowest, err, ZP_UNSUPPORTED,
                "pair %u is closed and slower ones are open: a Hugging Face folder can close only "
-               "the slowest pairs: evaporate with --uniform-slow",
-               first_of(s->closed, s->n_pair));
+               "the slowest pairs: %s",
+               first_of(s->closed, s->n_pair), advice(m, r->kind));
     bool scaled = m->h.scaling != ARCH_SCALING_NONE || has_divisors(m);
     ZP_FAIL_IF(!s->is_free && scaled, err, ZP_UNSUPPORTED,
                "%u of %u pairs are closed and the open ones are scaled: a Hugging Face folder has "
-               "one scaling",
-               s->n_closed, s->n_pair);
+               "one scaling: %s",
+               s->n_closed, s->n_pair, advice(m, r->kind));
     go(r, EXPORT_DIVISORS, llama ? "llama" : arch);
     return ZP_OK;
 }
@@ -238,15 +272,16 @@ zp_status export_route_find(struct export_route *r, enum export_kind kind, const
                             zp_err *err)
 {
     *r = (struct export_route){ .kind = kind, .magnitude = 1.0f };
-    ZP_TRY(refuse_own_parts(m, err));
-    ZP_TRY(shape_read(&r->shape, &m->position, err));
+    ZP_TRY(refuse_own_parts(m, kind, err));
+    ZP_TRY(shape_read(&r->shape, m, kind, err));
     if (!route_as_is(r, m))
         ZP_TRY(kind == EXPORT_HF ? route_hf(r, m, err) : route_stock(r, m, err));
     bool dynamic = m->h.scaling == ARCH_SCALING_DYNAMIC && !r->drops_scaling;
     ZP_FAIL_IF(dynamic && kind == EXPORT_STOCK_GGUF, err, ZP_UNSUPPORTED,
                "the layers that rotate use dynamic scaling (by %g beyond %g tokens), which "
-               "llama.cpp does not know: export with --to hf",
-               (double)m->h.scaling_factor, (double)m->h.orig_ctx);
+               "llama.cpp does not know: %s",
+               (double)m->h.scaling_factor, (double)m->h.orig_ctx,
+               r->way == EXPORT_AS_IS ? "export with --to hf" : advice(m, kind));
     /* llama.cpp applies YaRN's magnitude in ggml_rope, so where rope runs with closed divisors the
      * keys stay; transformers' llama3 scaling has none, and layers without rope never see it. */
     bool yarn = m->h.scaling == ARCH_SCALING_YARN;

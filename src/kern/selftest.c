@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "base/numtext.h"
 #include "base/rng.h"
 
 enum {
@@ -59,7 +60,7 @@ static double differing(const void *a, const void *b, size_t bytes)
 static double allowance(const char *contract)
 {
     const char *open = strchr(contract, '(');
-    return strtod(open ? open + 1 : contract, NULL);
+    return numtext_double(open ? open + 1 : contract, NULL);
 }
 
 static int64_t order_of(float x)

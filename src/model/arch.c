@@ -228,6 +228,18 @@ static zp_status read_scaling(struct hparams *h, const struct gguf *g, zp_err *e
     return ZP_OK;
 }
 
+/* Divisors above 1 slow a pair down, without bound: closed. Infinity closes it as well. */
+static zp_status check_divisors(const struct hparams *h, const struct gguf *g, zp_err *err)
+{
+    static const float least = 1e-3f;
+    const float *divisor = h->rope_freqs ? (const float *)(const void *)h->rope_freqs->data : NULL;
+    for (uint32_t i = 0; divisor && i < h->n_rot / 2; i++)
+        ZP_FAIL_IF(!(divisor[i] >= least), err, ZP_BAD_FILE,
+                   "%s: rope_freqs.weight[%u] is %g; expected %g or more", g->path, i,
+                   (double)divisor[i], (double)least);
+    return ZP_OK;
+}
+
 static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
 {
     static const float most_base = 1e20f;
@@ -241,10 +253,11 @@ static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
     ZP_TRY(gguf_get_f32_or(g, "%.rope.local.freq_base", swa, &swa,
                            err)); /* another converter's name */
     ZP_TRY(gguf_get_f32_or(g, "%.rope.freq_base_swa", swa, &h->rope_base_swa, err));
-    bool usable = h->rope_base > 0.0f && h->rope_base <= most_base && h->rope_base_swa > 0.0f &&
+    /* At 1 all pairs turn alike, below it the slowest are the fastest. */
+    bool usable = h->rope_base > 1.0f && h->rope_base <= most_base && h->rope_base_swa > 1.0f &&
                   h->rope_base_swa <= most_base;
     ZP_FAIL_IF(any && !usable, err, ZP_BAD_FILE,
-               "%s: rope.freq_base is %g, freq_base_swa %g; expected numbers above 0, at most "
+               "%s: rope.freq_base is %g, freq_base_swa %g; expected numbers above 1, at most "
                "%g", g->path, (double)h->rope_base, (double)h->rope_base_swa, (double)most_base);
     if (any && !gguf_find_key(g, "%.rope.freq_base"))
         log_info("%s: no key rope.freq_base: base %g, the default for %s", g->path,
@@ -254,6 +267,7 @@ static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
     ZP_FAIL_IF(h->rope_freqs && (h->rope_freqs->n_dims != 1 || h->rope_freqs->type != 0 ||
                                  h->rope_freqs->ne[0] != h->n_rot / 2),
                err, ZP_BAD_FILE, "%s: rope_freqs.weight must be f32 (%u)", g->path, h->n_rot / 2);
+    ZP_TRY(check_divisors(h, g, err));
     ZP_FAIL_IF(gguf_find_tensor(g, "rope_factors_long.weight"), err, ZP_UNSUPPORTED,
                "%s: longrope factors are not supported", g->path);
     return ZP_OK;

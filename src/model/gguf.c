@@ -106,10 +106,16 @@ zp_status gguf_check_arch(struct gguf_str arch, const char *where, zp_err *err)
     return ZP_OK;
 }
 
+static zp_status index_keys(struct gguf *g, zp_err *err)
+{
+    return index_build(&g->kv_index, g->kvs, sizeof *g->kvs, g->n_kv, "key", gguf_label(g->path),
+                       err);
+}
+
 zp_status gguf_build_indexes(struct gguf *g, zp_err *err)
 {
     const char *where = gguf_label(g->path);
-    ZP_TRY(index_build(&g->kv_index, g->kvs, sizeof *g->kvs, g->n_kv, "key", where, err));
+    ZP_TRY(index_keys(g, err));
     ZP_TRY(index_build(&g->tensor_index, g->tensors, sizeof *g->tensors, g->n_tensors, "tensor",
                        where, err));
     struct gguf_str arch;
@@ -472,6 +478,27 @@ static zp_status check_split(const struct shard *s, uint32_t number, uint32_t co
     return ZP_OK;
 }
 
+/* Parts behind the first may repeat its keys; what they say of their own would be lost. Which part
+ * it is and how its tensors are aligned are a file's own matters. */
+static zp_status check_keys_of_part(const struct gguf *g, const struct shard *s, zp_err *err)
+{
+    char found[GGUF_SHOWN_SIZE], expected[GGUF_SHOWN_SIZE];
+    for (uint64_t i = 0; i < s->n_kv; i++) {
+        const struct gguf_kv *kv = &s->kvs[i];
+        if (strcmp(kv->name, "split.no") == 0 || strcmp(kv->name, "general.alignment") == 0)
+            continue;
+        uint32_t at = index_find(g->kv_index, g->kvs, sizeof *g->kvs, kv->name);
+        ZP_FAIL_IF(at == 0, err, ZP_BAD_FILE,
+                   "%s: key %.80s is %s, but part 1 does not have it: parts of two models?",
+                   s->c.name, kv->name, gguf_value_show(kv, found));
+        const struct gguf_kv *first = &g->kvs[at - 1];
+        ZP_FAIL_IF(!gguf_value_same(kv, first), err, ZP_BAD_FILE,
+                   "%s: key %.80s is %s, but part 1 says %s: parts of two models?", s->c.name,
+                   kv->name, gguf_value_show(kv, found), gguf_value_show(first, expected));
+    }
+    return ZP_OK;
+}
+
 static zp_status open_part(struct gguf *g, const char *path, struct shard *s, uint32_t count,
                            zp_err *err)
 {
@@ -494,7 +521,9 @@ static zp_status open_parts(struct gguf *g, size_t stem, uint32_t count, zp_err 
         zp_status status = open_part(g, part, &s, count, err);
         if (status == ZP_OK && i == 0)
             status = split_number(&s, "split.tensors.count", &expected, err);
+        if (status == ZP_OK && i > 0) status = check_keys_of_part(g, &s, err);
         if (status == ZP_OK) status = take_shard(g, &s, err);
+        if (status == ZP_OK && i == 0) status = index_keys(g, err);
         shard_free(&s);
         ZP_TRY(status);
     }
@@ -525,6 +554,13 @@ static bool names_a_part(const char *path, size_t *stem, uint32_t *count)
     uint32_t number;
     return split_name_parse(path, stem, &number, count) && *count > 1 && number >= 1 &&
            number <= *count;
+}
+
+bool gguf_is_part_name(const char *path)
+{
+    size_t stem;
+    uint32_t number, count;
+    return split_name_parse(path, &stem, &number, &count) && (number != 1 || count != 1);
 }
 
 bool gguf_is_part_of(const char *path, const char *model)

@@ -56,11 +56,13 @@ struct gguf {
 
 /* Opens path; for `base-00001-of-0000N.gguf` (any shard) all N files. On failure *g is empty. */
 zp_status gguf_open(struct gguf *g, const char *path, zp_err *err);
-/* Whether path leads to one of the files that opening model reads as parts of a split. */
-bool gguf_is_part_of(const char *path, const char *model);
 /* The same over bytes in memory, which must outlive g (tests, fuzzing). name is for messages. */
 zp_status gguf_open_bytes(struct gguf *g, const void *data, size_t size, const char *name,
                           zp_err *err);
+/* Whether path leads to one of the files that opening model reads as parts of a split. */
+bool gguf_is_part_of(const char *path, const char *model);
+/* Whether opening a file of this name asks for others beside it, or refuses the name. */
+bool gguf_is_part_name(const char *path);
 void gguf_close(struct gguf *g); /* accepts a zeroed or half-built object */
 
 /* ---- tensors */

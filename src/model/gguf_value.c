@@ -4,7 +4,9 @@
 #include "model/gguf_value.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
+#include "base/numtext.h"
 #include "base/status.h"
 
 static const struct {
@@ -38,6 +40,31 @@ bool gguf_str_is(struct gguf_str s, const char *text)
 {
     size_t size = strlen(text);
     return s.data != NULL && s.size == size && memcmp(s.data, text, size) == 0;
+}
+
+bool gguf_value_same(const struct gguf_kv *a, const struct gguf_kv *b)
+{
+    if (!a->is_array && !b->is_array && gguf_type_is_int(a->type) && gguf_type_is_int(b->type))
+        return gguf_item_int(a, 0) == gguf_item_int(b, 0);
+    return a->is_array == b->is_array && a->type == b->type && a->count == b->count &&
+           a->bytes == b->bytes && (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0);
+}
+
+char *gguf_value_show(const struct gguf_kv *kv, char out[GGUF_SHOWN_SIZE])
+{
+    if (kv->is_array) {
+        snprintf(out, GGUF_SHOWN_SIZE, "%llu items of %s", (unsigned long long)kv->count,
+                 gguf_type_name(kv->type));
+    } else if (kv->type == GGUF_STR) {
+        struct gguf_str s = gguf_item_str(kv, 0);
+        size_t size = utf8_complete_prefix(s.data, s.size < 50 ? s.size : 50);
+        snprintf(out, GGUF_SHOWN_SIZE, "'%.*s'", (int)size, s.data);
+    } else if (kv->type == GGUF_F32 || kv->type == GGUF_F64) {
+        numtext_printf(out, GGUF_SHOWN_SIZE, "%g", gguf_item_float(kv, 0));
+    } else {
+        snprintf(out, GGUF_SHOWN_SIZE, "%lld", (long long)gguf_item_int(kv, 0));
+    }
+    return out;
 }
 
 char *gguf_commas(uint64_t value, char out[28])

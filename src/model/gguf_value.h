@@ -57,6 +57,12 @@ zp_status gguf_value_make(struct gguf_kv *kv, enum gguf_type type, bool is_array
 zp_status gguf_value_make_strs(struct gguf_kv *kv, bool is_array, const struct gguf_str *items,
                                uint64_t count, struct arena *arena, zp_err *err);
 
+/* Integers of different widths are the same if they are one number. */
+bool gguf_value_same(const struct gguf_kv *a, const struct gguf_kv *b);
+/* "10000", "'llama'", "8 items of f32", for messages; returns out. */
+#define GGUF_SHOWN_SIZE 64
+char *gguf_value_show(const struct gguf_kv *kv, char out[GGUF_SHOWN_SIZE]);
+
 /* "41,230,336"; returns out. */
 char *gguf_commas(uint64_t value, char out[28]);
 

@@ -500,10 +500,19 @@ static zp_status write_all(struct os_file *f, const struct gguf_edit *e, size_t 
     return os_file_finish(f, err);
 }
 
+zp_status gguf_check_output(const char *path, zp_err *err)
+{
+    ZP_FAIL_IF(gguf_is_part_name(path), err, ZP_USAGE,
+               "%s: named like one part of several, and would not be found as one file; give it a "
+               "name without -00001-of-00002", gguf_label(path));
+    return ZP_OK;
+}
+
 zp_status gguf_edit_write_temp(struct gguf_edit *e, const char *path, struct os_file *f,
                                zp_err *err)
 {
     size_t data_begin, total;
+    ZP_TRY(gguf_check_output(path, err));
     ZP_FAIL_IF(!measure(e, &data_begin, &total), err, ZP_BAD_INPUT,
                "%s: the file would be too large", path);
     ZP_TRY(os_file_create(f, path, total, err));

@@ -77,6 +77,9 @@ void gguf_edit_view_free(struct gguf *view);
  * afterwards. Tensors must have data. Call gguf_build_indexes next. A failure changes neither. */
 zp_status gguf_from_edit(struct gguf *g, struct gguf_edit *e, zp_err *err);
 
+/* ZP_USAGE: a file of this name could not be opened again. Writing checks it, too; calls that take
+ * long ask before they begin. */
+zp_status gguf_check_output(const char *path, zp_err *err);
 /* Size of the file gguf_edit_write would write. */
 zp_status gguf_edit_file_bytes(const struct gguf_edit *e, uint64_t *bytes, zp_err *err);
 zp_status gguf_edit_write(struct gguf_edit *e, const char *path, zp_err *err);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "base/json_tree.h"
 #include "base/num.h"
+#include "base/numtext.h"
 #include "base/status.h"
 
 #define PI 3.14159265358979323846
@@ -25,8 +26,8 @@ static double shortest(float value)
 {
     char text[32];
     for (int digits = 1; digits < 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) return strtod(text, NULL);
+        numtext_printf(text, sizeof text, "%.*g", digits, (double)value);
+        if (numtext_float(text, NULL) == value) return numtext_double(text, NULL);
     }
     return (double)value;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numtext.h"
 #include "model/jinja_format.h"
 #include "model/jinja_iter.h"
 #include "model/jinja_print.h"
@@ -229,7 +230,7 @@ bool jstr_to_float(const struct jstr *s, double *out)
     for (const char *p = text; *p != '\0'; p++)
         if (strchr("0123456789+-.eEinfatyINFATY", *p) == NULL)
             return false; /* no hexadecimal, no nan(...) */
-    *out = strtod(text, &end);
+    *out = numtext_double(text, &end);
     return *end == '\0';
 }
 
@@ -309,9 +310,9 @@ FILTER(filter_round)
     } else if (self.kind != J_FLOAT) {
         *out = jv_int(jv_as_int(self));
     } else {
-        snprintf(text, sizeof text, "%.*f", (int)precision,
-                 f); /* rounds the exact value, ties to even */
-        *out = jv_float(isfinite(f) ? strtod(text, NULL) : f);
+        /* rounds the exact value, ties to even */
+        numtext_printf(text, sizeof text, "%.*f", (int)precision, f);
+        *out = jv_float(isfinite(f) ? numtext_double(text, NULL) : f);
     }
     return ZP_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/numtext.h"
 #include "model/jinja_access.h"
 #include "model/jinja_print.h"
 
@@ -135,14 +136,14 @@ static zp_status append_float(struct jtext *t, const struct spec *f, struct jv v
     int precision = f->precision < 0 ? 6 : (int)f->precision;
     char form[] = { '%', '.', '*', f->type == '%' ? 'f' : f->type, 0 };
     int n;
-    if (f->type == '%') n = snprintf(text, sizeof text, "%.*f%%", precision, x * 100);
+    if (f->type == '%') n = numtext_printf(text, sizeof text, "%.*f%%", precision, x * 100);
     else if (isnan(x)) n = snprintf(text, sizeof text, "nan");
     else switch (form[3]) {
-        case 'e': n = snprintf(text, sizeof text, "%.*e", precision, x); break;
-        case 'E': n = snprintf(text, sizeof text, "%.*E", precision, x); break;
-        case 'g': n = snprintf(text, sizeof text, "%.*g", precision, x); break;
-        case 'G': n = snprintf(text, sizeof text, "%.*G", precision, x); break;
-        default: n = snprintf(text, sizeof text, "%.*f", precision, x);
+        case 'e': n = numtext_printf(text, sizeof text, "%.*e", precision, x); break;
+        case 'E': n = numtext_printf(text, sizeof text, "%.*E", precision, x); break;
+        case 'g': n = numtext_printf(text, sizeof text, "%.*g", precision, x); break;
+        case 'G': n = numtext_printf(text, sizeof text, "%.*G", precision, x); break;
+        default: n = numtext_printf(text, sizeof text, "%.*f", precision, x);
         }
     return append_number_text(t, f, text, (size_t)n, signbit(value) && !isnan(value));
 }

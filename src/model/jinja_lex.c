@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numtext.h"
 #include "model/jinja_char.h"
 
 #define MAX_BRACKETS 200
@@ -102,7 +103,7 @@ zp_status jinja_syntax(const struct jinja_program *program, size_t at, zp_err *e
     char text[400];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    numtext_vprintf(text, sizeof text, fmt, args);
     va_end(args);
     jchar_mend(text);
     uint32_t row, column;
@@ -294,7 +295,7 @@ static zp_status number_value(struct lexer *x, struct jtoken *t, size_t from, un
     }
     text[n] = '\0';
     if (t->kind == T_FLOAT) {
-        t->f = strtod(text, NULL);
+        t->f = numtext_double(text, NULL);
         return ZP_OK;
     }
     errno = 0;

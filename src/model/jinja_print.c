@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numtext.h"
 #include "model/jinja_sort.h"
 
 void jinja_float_text(double f, char out[FLOAT_TEXT_SIZE])
@@ -18,15 +19,15 @@ void jinja_float_text(double f, char out[FLOAT_TEXT_SIZE])
     }
     char digits[FLOAT_TEXT_SIZE];
     for (int precision = 0; precision < 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*e", precision, f);
-        if (strtod(digits, NULL) == f) break;
+        numtext_printf(digits, sizeof digits, "%.*e", precision, f);
+        if (numtext_double(digits, NULL) == f) break;
     }
     char *mark = strchr(digits, 'e');
     int exponent = (int)strtol(mark + 1, NULL, 10);
     int n_digits = (int)(mark - digits) - (digits[0] == '-') - (strchr(digits, '.') != NULL);
     if (exponent >= -4 && exponent < 16) {
         int decimals = n_digits - 1 - exponent;
-        snprintf(out, FLOAT_TEXT_SIZE, "%.*f", decimals < 1 ? 1 : decimals, f);
+        numtext_printf(out, FLOAT_TEXT_SIZE, "%.*f", decimals < 1 ? 1 : decimals, f);
         return;
     }
     *mark = '\0';

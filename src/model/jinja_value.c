@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/numtext.h"
 #include "model/jinja_ast.h"
 #include "model/jinja_text.h"
 
@@ -22,7 +23,7 @@ zp_status jinja_fail(struct jinja *c, zp_status code, const char *file, int line
     char text[sizeof c->err->message];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    numtext_vprintf(text, sizeof text, fmt, args);
     va_end(args);
     jchar_mend(text);
     uint32_t row, column;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/numtext.h"
+
 #define MAX_DOCUMENT ((size_t)1 << 30)
 
 void json_build_open(struct json_build *w, zp_err *err)
@@ -118,11 +120,9 @@ void json_build_text(struct json_build *w, const char *key, const char *text)
     else json_build_bytes(w, key, text, strlen(text));
 }
 
-static void put_number(struct json_build *w, const char *key, char *text, int size)
+static void put_number(struct json_build *w, const char *key, const char *text, int size)
 {
     begin_value(w, key);
-    for (int i = 0; i < size; i++) /* the program around us may have set a locale */
-        if (text[i] == ',') text[i] = '.';
     put(w, text, (size_t)size);
 }
 
@@ -145,10 +145,10 @@ void json_build_real(struct json_build *w, const char *key, double x, int digits
         json_build_null(w, key);
         return;
     }
-    int size = snprintf(text, sizeof text, "%.*g", digits, x);
-    bool whole = strcspn(text, ".,e") == (size_t)size;
+    int size = numtext_printf(text, sizeof text, "%.*g", digits, x);
+    bool whole = strcspn(text, ".e") == (size_t)size;
     /* ".0" keeps it a real number for readers that tell 2 and 2.0 apart. */
-    if (whole) size = snprintf(text, sizeof text, "%.*g.0", digits, x);
+    if (whole) size = numtext_printf(text, sizeof text, "%.*g.0", digits, x);
     put_number(w, key, text, size);
 }
 

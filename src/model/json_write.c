@@ -3,6 +3,7 @@
  * the name of a member, and would report success for a text with a hole. */
 #include "model/json_write.h"
 
+#include "base/numtext.h"
 #include "base/status.h"
 
 struct sink {
@@ -21,7 +22,9 @@ static int append_piece(const char *text, size_t size, void *arg)
 zp_status json_write_text(const json_t *value, size_t flags, struct buffer *out, zp_err *err)
 {
     struct sink sink = { .out = out, .err = err };
+    locale_t had = numtext_enter(); /* jansson mends a point of one byte only */
     int failed = json_dump_callback(value, append_piece, &sink, flags);
+    numtext_leave(had);
     ZP_TRY(sink.status);
     ZP_FAIL_IF(failed != 0, err, ZP_NO_MEMORY, "not enough memory to write JSON");
     return ZP_OK;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/numtext.h"
 #include "model/json_read.h"
 
 #define PATH_SIZE 96
@@ -23,7 +24,7 @@ static const char *show(const json_t *value, char out[SHOWN_SIZE])
     case JSON_INTEGER:
         snprintf(out, SHOWN_SIZE, "%lld", (long long)json_integer_value(value));
         return out;
-    case JSON_REAL: snprintf(out, SHOWN_SIZE, "%g", json_real_value(value)); return out;
+    case JSON_REAL: numtext_printf(out, SHOWN_SIZE, "%g", json_real_value(value)); return out;
     case JSON_TRUE: return "true";
     case JSON_FALSE: return "false";
     default: return "null";

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "model/hfconfig.h"
+#include "model/ownkeys.h"
 
 static zp_status read_file(struct zp_model *m, const char *path, zp_err *err)
 {
@@ -81,6 +82,7 @@ static zp_status fill(struct zp_model *m, const char *path, const zp_model_optio
     m->arena.tag = MEM_META;
     ZP_TRY(read_file(m, path, err));
     ZP_TRY(arch_read(&m->h, &m->gguf, &m->arena, err));
+    ZP_TRY(ownkeys_check(&m->h, &m->gguf, err));
     ZP_TRY(position_read(&m->position, &m->gguf, &m->h, &m->arena, err));
     struct gguf_str name;
     ZP_TRY(gguf_get_str_or_null(&m->gguf, "general.name", &name, err));

@@ -354,6 +354,7 @@ zp_status zp_quantize(const char *in, const char *out, const char *type,
                "Q5_K or Q6_K", type);
     o.type = t->type;
     ZP_TRY(outputs_check(&out, 1, &in, 1, err));
+    ZP_TRY(gguf_check_output(out, err));
     ZP_TRY(pool_open(&o.pool, os_cpu_count(), err));
     zp_status status = quantize_with(in, out, &o, json, err);
     pool_close(o.pool);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/numtext.h"
+
 enum { LEFT = 78, TOP = 34, RIGHT = 24, BOTTOM = 86, HEIGHT = 240, COLUMN = 84 };
 
 static const struct color model_color = { 0, 90, 156 }, base_color = { 230, 140, 20 };
@@ -86,12 +88,12 @@ static void draw_axes(const struct chart *ch, const struct span *s, struct canva
     int lines = (int)lround((s->high - s->low) / s->step);
     for (int i = 0; i <= lines; i++) {
         double value = s->low + i * s->step, y = y_of(s, value);
-        snprintf(text, sizeof text, "%.5g", fabs(value) < s->step * 1e-9 ? 0 : value);
+        numtext_printf(text, sizeof text, "%.5g", fabs(value) < s->step * 1e-9 ? 0 : value);
         c->ops->line(c, LEFT, y, right, y, CANVAS_RULE);
         put_text(c, LEFT - 8, y + 4, 11, CANVAS_END, text);
     }
     for (size_t i = 0; i < ch->n; i++) {
-        snprintf(text, sizeof text, "%.0f-%.0f", ch->buckets[i].from, ch->buckets[i].to);
+        numtext_printf(text, sizeof text, "%.0f-%.0f", ch->buckets[i].from, ch->buckets[i].to);
         put_text(c, LEFT + ((double)i + 0.5) * COLUMN, TOP + HEIGHT + 18, 11, CANVAS_MIDDLE, text);
     }
     c->ops->line(c, LEFT, TOP + HEIGHT, right, TOP + HEIGHT, CANVAS_INK);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/json_tree.h"
+#include "base/numtext.h"
 #include "base/os.h"
 
 enum { MAX_ROWS = 1 << 14, MAX_PAIRS = 512, MAX_GATES = 1 << 22, MAX_DECADES = 6 };
@@ -133,7 +134,7 @@ static void write_subtitle(struct heatmap *h, const json_t *doc)
     if (json_is_integer(ctx) && json_integer_value(ctx) > 0)
         snprintf(tokens, sizeof tokens, ", %lld tokens", (long long)json_integer_value(ctx));
     if (json_is_number(budget) && json_number_value(budget) > 0)
-        snprintf(kl, sizeof kl, ", budget KL %.4g", json_number_value(budget));
+        numtext_printf(kl, sizeof kl, ", budget KL %.4g", json_number_value(budget));
     const char *name = model ? strrchr(model, '/') : NULL;
     name = name && name[1] ? name + 1 : model ? model : "";
     size_t size = utf8_complete_prefix(name, strlen(name) < 120 ? strlen(name) : 120);
@@ -148,8 +149,8 @@ static void write_title(struct heatmap *h)
     char local[40] = "";
     if (h->n_local) snprintf(local, sizeof local, ", %zu local heads", h->n_local);
     if (!h->value)
-        snprintf(h->title, sizeof h->title, "%zu of %zu gates closed (%.1f %%)%s", h->n_closed,
-                 total, 100.0 * (double)h->n_closed / (double)total, local);
+        numtext_printf(h->title, sizeof h->title, "%zu of %zu gates closed (%.1f %%)%s",
+                       h->n_closed, total, 100.0 * (double)h->n_closed / (double)total, local);
 }
 
 static zp_status fill(struct heatmap *h, const json_t *doc, zp_err *err)
@@ -235,7 +236,7 @@ static void tip_of(const struct heatmap *h, uint32_t layer, uint32_t kv, uint32_
                    size_t at, char *out, size_t size)
 {
     char what[64];
-    if (h->value && h->value[at] > 0) snprintf(what, sizeof what, "%.3g", h->value[at]);
+    if (h->value && h->value[at] > 0) numtext_printf(what, sizeof what, "%.3g", h->value[at]);
     else if (h->value) snprintf(what, sizeof what, "closed or without effect");
     else if (h->state[at] == HEAT_CLOSED) snprintf(what, sizeof what, "closed");
     else if (h->reach[row]) snprintf(what, sizeof what, "open, local: reach %u", h->reach[row]);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/json_tree.h"
+#include "base/numtext.h"
 #include "base/os.h"
 #include "report/chart.h"
 #include "report/heatmap.h"
@@ -61,7 +62,7 @@ static void put_value(struct page *p, json_t *v)
     switch (v ? json_typeof(v) : JSON_NULL) {
     case JSON_STRING: put_escaped(p, json_string_value(v)); return;
     case JSON_INTEGER: snprintf(text, sizeof text, "%lld", (long long)json_integer_value(v)); break;
-    case JSON_REAL: snprintf(text, sizeof text, "%.5g", json_real_value(v)); break;
+    case JSON_REAL: numtext_printf(text, sizeof text, "%.5g", json_real_value(v)); break;
     case JSON_TRUE: snprintf(text, sizeof text, "yes"); break;
     case JSON_FALSE: snprintf(text, sizeof text, "no"); break;
     case JSON_ARRAY: put_list(p, v); return;

@@ -67,6 +67,16 @@ class Rules(unittest.TestCase):
         self.assertEqual(self.run_on({"src/model/gguf.c": "/* gguf.c: a. */\nvoid f(struct a *x)\n"
                                       "{\n    x->free(1);\n    mem_free(x);\n}\n"}), (0, []))
 
+    def test_real_numbers_need_numtext(self):
+        text = '/* gguf.c: a. */\nvoid f(void)\n{\n    snprintf(t, 9,\n             %s, n, x);\n}\n'
+        for form in ('"%g"', '"a%.*f"', '"%5.1E %%"', '"%-*.3g"'):
+            self.expect({"src/model/gguf.c": text % form}, "src/model/gguf.c:4",
+                        "numtext_printf does not")
+        for form in ('"%d%%f"', '"%.*s g"', '"%zu fits"'):
+            self.assertEqual(self.run_on({"src/model/gguf.c": text % form}), (0, []))
+        self.expect({"src/model/gguf.c": "/* gguf.c: a. */\ndouble f(void)\n{\n    return "
+                     "strtod(t, 0);\n}\n"}, "src/model/gguf.c:4", "strtod is banned")
+
     def test_file_names_are_unique_and_have_headers(self):
         self.expect({"src/kern/mem.h": "/* mem.h: b. */\n"}, "src/kern/mem.h:1", "also used by")
         self.expect({"src/kern/a.c": "/* a.c: b. */\n"}, "src/kern/a.c:1", "no header")

@@ -62,6 +62,45 @@ static void numbers_without_use_are_refused_by_name(void **state)
     zp_err err = { 0 };
     assert_int_equal(open_with("gguf-llama-linear", "%.rope.scaling.factor", 1e-45f, &err),
                      ZP_BAD_FILE);
+    static const float bases[] = { 1e-45f, 0.5f, 1.0f }; /* nothing to tell the pairs apart by */
+    for (size_t i = 0; i < ZP_COUNT(bases); i++) {
+        err = (zp_err){ 0 };
+        assert_int_equal(open_with("gguf-llama-yarn", "%.rope.freq_base", bases[i], &err),
+                         ZP_BAD_FILE);
+        assert_non_null(strstr(err.message, "freq_base"));
+    }
+}
+
+static zp_status open_with_divisor(float divisor, zp_err *failure)
+{
+    const float divisors[] = { 1.0f, 1.0f, divisor, 1e30f };
+    struct gguf g;
+    struct gguf_edit e;
+    zp_model *m = NULL;
+    GOLDEN_OK(gguf_open(&g, ZP_TEST_DATA "/arch/gguf/gguf-llama-linear.gguf", err));
+    GOLDEN_OK(gguf_edit_init(&e, &g, err));
+    GOLDEN_OK(gguf_edit_set_tensor_f32(&e, "rope_freqs.weight", 1, (const uint64_t[]){ 4 },
+                                       divisors, err));
+    GOLDEN_OK(gguf_edit_write(&e, file, err));
+    gguf_edit_free(&e);
+    gguf_close(&g);
+    zp_status status = zp_model_open(&m, file, NULL, failure);
+    zp_model_close(m);
+    return status;
+}
+
+static void divisors_without_use_are_refused(void **state)
+{
+    static const float values[] = { NAN, 0.0f, -0.0f, -1.0f, -INFINITY, 1e-45f };
+    (void)state;
+    for (size_t i = 0; i < ZP_COUNT(values); i++) {
+        zp_err err = { 0 };
+        zp_status status = open_with_divisor(values[i], &err);
+        if (status != ZP_BAD_FILE || !strstr(err.message, "rope_freqs.weight[2] is "))
+            fail_msg("%g: %s: %s", (double)values[i], zp_status_name(status), err.message);
+    }
+    GOLDEN_OK(open_with_divisor(8.0f, err));
+    GOLDEN_OK(open_with_divisor(INFINITY, err));
 }
 
 static void usual_numbers_are_taken(void **state)
@@ -92,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_without_use_are_refused_by_name),
+        cmocka_unit_test(divisors_without_use_are_refused),
         cmocka_unit_test(usual_numbers_are_taken),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

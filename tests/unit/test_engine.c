@@ -80,7 +80,8 @@ static void test_fork_needs_room_for_its_last_pages_only(void **state)
     int32_t ids[LENGTH];
     for (int i = 0; i < LENGTH; i++) ids[i] = i % 100;
     zp_model *m = open_small("gguf-llama-linear");
-    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = CTX, .n_seq = 1, .n_threads = 1 });
+    zp_engine *e =
+        golden_engine(m, (zp_engine_options){ .n_ctx = CTX, .n_seq = 1, .n_threads = 1 });
     zp_seq *s, *fork;
     GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
     GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, ids, LENGTH, ZP_WANT_NONE }, 1, NULL, 0, NULL, err));

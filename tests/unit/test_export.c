@@ -77,6 +77,12 @@ static bool close_one_head(const struct position *p, uint32_t layer, uint32_t kv
     return layer == 1 && kv == 1 && pair == 0;
 }
 
+static bool close_one_gate(const struct position *p, uint32_t layer, uint32_t kv, uint32_t pair)
+{
+    (void)p;
+    return layer == 1 && kv == 0 && pair == 0;
+}
+
 static bool close_unwindowed(const struct position *p, uint32_t layer, uint32_t kv, uint32_t pair)
 {
     (void)kv, (void)pair;
@@ -552,7 +558,6 @@ static void test_what_no_engine_can_say_is_refused_by_layer_and_head(void **stat
     evaporate("gguf/gguf-llama-llama3.gguf", close_one_head);
     refused(own, "stock-gguf", ZP_UNSUPPORTED,
             "layer 1, KV head 1 keeps other pairs (3 of 4 open)");
-    refused(own, "stock-gguf", ZP_UNSUPPORTED, "--uniform");
     refused(own, "hf", ZP_UNSUPPORTED, "layer 1, KV head 1");
     refused(data("gguf/zerope-local.gguf"), "stock-gguf", ZP_UNSUPPORTED,
             "layer 0, KV head 0 is local (reach 8)");
@@ -563,11 +568,99 @@ static void test_what_no_engine_can_say_is_refused_by_layer_and_head(void **stat
     evaporate("gguf/gguf-gemma3.gguf", close_all);
     refused(own, "stock-gguf", ZP_UNSUPPORTED, "gemma3 only in all layers without a window");
     evaporate("llama", close_even_pairs);
-    refused(own, "hf", ZP_UNSUPPORTED, "--uniform-slow");
+    refused(own, "hf", ZP_UNSUPPORTED, "only the slowest pairs");
     evaporate("llama", close_layer_and_pair);
     refused(own, "hf", ZP_UNSUPPORTED, "one of the two");
     evaporate("qwen2", close_first_layer);
     refused(own, "hf", ZP_UNSUPPORTED, "not a qwen2");
+}
+
+/* ---- what a refusal advises */
+
+static zp_evaporate_options quick_options(void)
+{
+    return (zp_evaporate_options){
+        .scan = { .n_ctx = 64, .n_windows_local = 2, .n_windows_kl = 1, .n_threads = 1 },
+        .plan = { .budget_kl = 1.0, .n_threads = 1 },
+        .n_windows_check = 2,
+    };
+}
+
+/* A plan of evaporate's, left with the layers that have no window. */
+static void keep_layers_without_window(const char *model, const char *plan)
+{
+    zp_model *m;
+    json_t *doc = json_load_file(plan, 0, NULL), *order = json_array(), *closed = json_array();
+    CHECK(zp_model_open(&m, model, NULL, err));
+    const struct position *p = &m->position;
+    for (int l = 0; l < (int)p->n_layer; l++) {
+        if (p->window[l]) continue;
+        json_array_append_new(order, json_pack("[siii]", "layer", l, 0, 0));
+        for (int k = 0; k < (int)p->n_kv; k++)
+            for (int i = 0; i < (int)p->n_pair; i++)
+                json_array_append_new(closed, json_pack("[iii]", l, k, i));
+    }
+    zp_model_close(m);
+    json_object_set_new(doc, "used", json_integer((json_int_t)json_array_size(order)));
+    json_object_set_new(doc, "order", order);
+    json_object_set_new(doc, "closed_gates", closed);
+    assert_int_equal(json_dump_file(doc, plan, 0), 0);
+    json_decref(doc);
+}
+
+static void follow(const char *model, const char *words)
+{
+    zp_evaporate_options o = quick_options();
+    char plan[80], *json = NULL;
+    snprintf(plan, sizeof plan, "%s/plan.json", folder);
+    o.plan.uniform_slow = strstr(words, "--uniform-slow") != NULL;
+    o.plan.uniform = !o.plan.uniform_slow && strstr(words, "--uniform") != NULL;
+    o.close_all = strstr(words, "--close-all") != NULL;
+    bool by_plan = strstr(words, "a --plan that closes the layers without a window") != NULL;
+    if (o.plan.uniform + o.plan.uniform_slow + o.close_all + by_plan != 1) fail_msg("%s", words);
+    if (by_plan) {
+        o.plan_out = plan;
+        CHECK(zp_evaporate_run(model, ZP_TEST_DATA "/prose.txt", &o, own, NULL, err));
+        keep_layers_without_window(model, plan);
+        o.plan_out = NULL, o.plan_in = plan, o.close_all = true;
+    }
+    CHECK(zp_evaporate_run(model, ZP_TEST_DATA "/prose.txt", &o, own, &json, err));
+    assert_null(strstr(json, "\"closed\": 0,"));
+    zp_free(json);
+}
+
+/* Whatever the refusal of a file with single gates closed says leads to one that is exported. */
+static void test_advice_leads_to_an_export(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *to, *option;
+    } cases[] = {
+        { "gguf/gguf-llama-yarn.gguf", "stock-gguf", "--uniform (" },
+        { "gguf/gguf-llama-llama3.gguf", "hf", "--close-all" }, /* the one scaling is taken */
+        { "llama", "hf", "--uniform-slow (" },
+        { "gguf/gguf-qwen2.gguf", "stock-gguf", "--uniform (" },
+        { "gguf/gguf-qwen2.gguf", "hf", "--uniform-slow (" },
+        { "gguf/gguf-smollm3.gguf", "stock-gguf", "--uniform (" },
+        { "gguf/gguf-smollm3.gguf", "hf", "--close-all" }, /* layers without rotation are said */
+        { "gguf/gguf-granite.gguf", "stock-gguf", "--uniform (" },
+        { "gguf/gguf-granite.gguf", "hf", "--uniform-slow (" },
+        { "gguf/gguf-qwen3.gguf", "stock-gguf", "--close-all" },
+        { "gguf/gguf-qwen3.gguf", "hf", "--close-all" },
+        { "gguf/gguf-gemma3.gguf", "stock-gguf", "--plan" },
+        { "gguf/gguf-gemma3.gguf", "hf", "--plan" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        zp_err err = { 0 };
+        char model[256];
+        bool folder_wanted = strcmp(cases[i].to, "hf") == 0;
+        snprintf(model, sizeof model, "%s", data(cases[i].model));
+        evaporate(cases[i].model, close_one_gate);
+        refused(own, cases[i].to, ZP_UNSUPPORTED, cases[i].option);
+        (void)zp_export_run(own, cases[i].to, folder_wanted ? hf : stock, NULL, NULL, &err);
+        follow(model, err.message);
+        json_decref(export_to(cases[i].to, folder_wanted ? hf : stock));
+    }
 }
 
 static void test_wrong_calls_are_usage_errors(void **state)
@@ -683,6 +776,7 @@ int main(void)
         cmocka_unit_test(test_own_form_is_an_identical_copy),
         cmocka_unit_test(test_scales_of_heads_are_folded_into_queries),
         cmocka_unit_test(test_what_no_engine_can_say_is_refused_by_layer_and_head),
+        cmocka_unit_test(test_advice_leads_to_an_export),
         cmocka_unit_test(test_wrong_calls_are_usage_errors),
         cmocka_unit_test(test_stopped_or_full_leaves_the_old_file),
         cmocka_unit_test(test_each_failed_allocation_is_reported_and_freed),

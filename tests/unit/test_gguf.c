@@ -550,6 +550,56 @@ static void test_a_split_is_one_model(void **state)
     }
 }
 
+/* Part 2 of 2 with one key more than it needs; part 1 is a llama with a base of 10000. */
+static void write_two_parts(void (*put_key)(void))
+{
+    for (unsigned i = 0; i < 2; i++) {
+        uint16_t no = (uint16_t)i, count = 2;
+        put_head(&file, 3, 0, i == 0 || put_key != NULL ? 4 : 3);
+        put_kv(&file, "split.no", 2), put(&file, &no, 2);
+        put_kv(&file, "split.count", 2), put(&file, &count, 2);
+        if (i == 0) put_kv_str(&file, "general.architecture", "llama");
+        if (i == 0) put_kv(&file, "llama.rope.freq_base", 6), put_f32(&file, 10000.0f);
+        if (i == 1) put_kv_u32(&file, "general.alignment", 64); /* a file's own matter */
+        if (i == 1 && put_key != NULL) put_key();
+        put_padding(&file, 64);
+        write_bytes(part_path(i + 1, 2));
+    }
+}
+
+static void put_arch(void) { put_kv_str(&file, "general.architecture", "qwen2"); }
+static void put_base(void) { put_kv(&file, "llama.rope.freq_base", 6), put_f32(&file, 5e5f); }
+static void put_total(void) { put_kv_u32(&file, "split.tensors.count", 7); }
+static void put_list(void) { put_kv_array(&file, "llama.rope.freq_base", 4, 0); }
+static void put_same(void) { put_kv(&file, "llama.rope.freq_base", 6), put_f32(&file, 1e4f); }
+
+static void test_later_parts_say_what_the_first_says(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*put_key)(void);
+        const char *said;
+    } cases[] = {
+        {put_arch, "key general.architecture is 'qwen2', but part 1 says 'llama'"},
+        {put_base, "key llama.rope.freq_base is 500000, but part 1 says 10000"},
+        {put_list, "key llama.rope.freq_base is 0 items of u32, but part 1 says 10000"},
+        {put_total, "key split.tensors.count is 7, but part 1 does not have it"},
+        {put_same, NULL},
+        {NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf g;
+        zp_err err = {0};
+        write_two_parts(cases[i].put_key);
+        zp_status status = gguf_open(&g, part_path(1, 2), &err);
+        if (cases[i].said == NULL && status != ZP_OK) fail_msg("%s", err.message);
+        if (cases[i].said != NULL && (status != ZP_BAD_FILE || !strstr(err.message, cases[i].said)))
+            fail_msg("%s: %s", cases[i].said, err.message);
+        gguf_close(&g);
+    }
+    unlink(part_path(1, 2)), unlink(part_path(2, 2));
+}
+
 static void test_an_inconsistent_split_is_refused(void **state)
 {
     (void)state;
@@ -680,6 +730,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_file_is_said),
         cmocka_unit_test(test_a_split_is_one_model),
         cmocka_unit_test(test_an_inconsistent_split_is_refused),
+        cmocka_unit_test(test_later_parts_say_what_the_first_says),
         cmocka_unit_test(test_every_failed_allocation_is_reported),
         cmocka_unit_test(test_the_real_models_open),
     };

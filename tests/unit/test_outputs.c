@@ -150,6 +150,39 @@ static void calls_refuse_their_inputs_as_outputs(void **state)
     assert_false(os_exists("o.gguf"));
 }
 
+/* Such a file would be read together with others that are not there. */
+static void names_of_parts_are_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "o-00001-of-00002.gguf", "o-00002-of-00002.gguf",
+                                         "./o-00003-of-00002.gguf", "o-00000-of-00000.gguf" };
+    zp_evaporate_options o = { .scan = { .n_ctx = 64, .n_windows_local = 2, .n_windows_kl = 1 },
+                               .plan = { .budget_kl = 1.0 },
+                               .n_windows_check = 2 };
+    for (size_t i = 0; i < ZP_COUNT(names); i++) {
+        zp_err err[3] = { 0 };
+        char *json = NULL;
+        /* before any work: neither these inputs nor these documents exist */
+        refuse(zp_quantize("none.gguf", names[i], "Q8_0", NULL, &json, &err[0]), &err[0]);
+        refuse(zp_export_run("none.gguf", "stock-gguf", names[i], NULL, &json, &err[1]), &err[1]);
+        refuse(zp_evaporate_run("none.gguf", "no.txt", &o, names[i], &json, &err[2]), &err[2]);
+        for (int k = 0; k < 3; k++)
+            if (!strstr(err[k].message, names[i])) fail_msg("%s", err[k].message);
+        assert_null(json);
+        assert_false(os_exists(names[i]));
+    }
+    static const char *const usual[] = { "o-00001-of-00001.gguf", "o-1-of-2.gguf",
+                                         "o-00001-of-00002.gguf.bak" };
+    for (size_t i = 0; i < ZP_COUNT(usual); i++) {
+        zp_err err = { 0 };
+        zp_model *m = NULL;
+        if (zp_quantize("m.gguf", usual[i], "Q8_0", NULL, NULL, &err) != ZP_OK ||
+            zp_model_open(&m, usual[i], NULL, &err) != ZP_OK)
+            fail_msg("%s: %s", usual[i], err.message);
+        zp_model_close(m);
+    }
+}
+
 static size_t count_files(void)
 {
     char **names;
@@ -251,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FS_TEST(parts_and_folders_are_inputs),
         FS_TEST(calls_refuse_their_inputs_as_outputs),
+        FS_TEST(names_of_parts_are_refused),
         FS_TEST(folders_with_a_model_are_refused),
         FS_TEST(failed_exports_leave_no_folder),
         FS_TEST(other_files_beside_the_output_stay),
