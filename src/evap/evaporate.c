@@ -445,7 +445,7 @@ static zp_status prepare(struct job *j, zp_err *err)
 static zp_status run(struct job *j, char **json, zp_err *err)
 {
     const zp_evaporate_options *o = j->o;
-    bool folds = j->has_plan ? j->p.folds : !o->plan.no_fold;
+    bool folds = !o->plan.no_fold && (!j->has_plan || j->p.folds);
     ZP_TRY(calib_start(&j->c, j->scan_options.n_windows_local, j->scan_options.n_threads, err));
     if (folds && fold_is_possible(&j->c)) {
         ZP_TRY(fold_open(&j->fold_memory, &j->c, err));

@@ -19,6 +19,7 @@
 #include "evap/check.h"
 #include "evap/evapfile.h"
 #include "evap/recipe.h"
+#include "model/gguf_write.h"
 
 enum { RETRIEVAL_LEAST = 256 }; /* tokens of a window that has room for a prompt */
 
@@ -455,6 +456,7 @@ static zp_status run_checks(struct verify *v, zp_err *err)
     ZP_FAIL_IF(v->o.write_evidence && !v->model->h.ours, err, ZP_BAD_INPUT,
                "%s is not a file of ours (architecture %s): evidence cannot be written into it; "
                "--no-write only measures", v->path, v->model->gguf.arch);
+    if (v->o.write_evidence) ZP_TRY(gguf_check_output(v->path, err));
     ZP_TRY(docs_open(&v->docs, v->text, err));
     ZP_TRY(read_claim(v, err));
     v->n_windows = v->o.quick ? 8 : 32;

@@ -159,7 +159,6 @@ static void each_field_of_a_plan_is_checked(void **state)
     for (size_t i = 0; i < ZP_COUNT(counts); i++) {
         without(counts[i], "3", "the rest of the plan gives");
         without(counts[i], "-3", counts[i]);
-        without(counts[i], NULL, counts[i]);
     }
     static const char *const flags[] = { "uniform", "uniform_slow", "layers", "folds" };
     for (size_t i = 0; i < ZP_COUNT(flags); i++) {
