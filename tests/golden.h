@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -50,6 +51,17 @@ static inline zp_model *golden_model(const char *file)
 {
     zp_model *m = NULL;
     GOLDEN_OK(zp_model_open(&m, test_model_path(file), NULL, err));
+    return m;
+}
+
+/* A small random model of tests/data/arch: gguf/NAME.gguf, or else the folder NAME. */
+static inline zp_model *golden_small(const char *name)
+{
+    char path[1024];
+    zp_model *m = NULL;
+    snprintf(path, sizeof path, ZP_TEST_DATA "/arch/gguf/%s.gguf", name);
+    if (access(path, F_OK) != 0) snprintf(path, sizeof path, ZP_TEST_DATA "/arch/%s", name);
+    GOLDEN_OK(zp_model_open(&m, path, NULL, err));
     return m;
 }
 

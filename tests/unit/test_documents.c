@@ -18,15 +18,6 @@ static json_t *parse(char *text)
     return doc;
 }
 
-static zp_model *open_small(const char *path)
-{
-    char full[1024];
-    zp_model *m = NULL;
-    snprintf(full, sizeof full, ZP_TEST_DATA "/arch/%s", path);
-    GOLDEN_OK(zp_model_open(&m, full, NULL, err));
-    return m;
-}
-
 static json_t *inspect(const zp_model *m, bool tensors)
 {
     char *text = NULL;
@@ -43,12 +34,12 @@ static json_int_t whole(const json_t *object, const char *key)
 
 static void test_inspect_counts_agree(void **state)
 {
-    static const char *const models[] = { "gguf/zerope-mixed.gguf", "gguf/zerope-partial.gguf",
-                                          "gguf/zerope-local.gguf", "gguf/gguf-gemma3.gguf",
+    static const char *const models[] = { "zerope-mixed", "zerope-partial",
+                                          "zerope-local", "gguf-gemma3",
                                           "llama" };
     (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        zp_model *m = open_small(models[i]);
+        zp_model *m = golden_small(models[i]);
         zp_model_info info;
         zp_model_describe(m, &info);
         json_t *doc = inspect(m, true), *gates = json_object_get(doc, "gates"), *layer;
@@ -82,7 +73,7 @@ static void test_inspect_counts_agree(void **state)
 static void test_inspect_shows_kinds_windows_and_bases(void **state)
 {
     (void)state;
-    zp_model *m = open_small("gguf/gguf-gemma3.gguf");
+    zp_model *m = golden_small("gguf-gemma3");
     json_t *doc = inspect(m, false), *layers = json_object_get(doc, "position");
     size_t windowed = 0, bases = 0;
     for (size_t l = 0; l < json_array_size(layers); l++) {
@@ -103,7 +94,7 @@ static void test_inspect_shows_kinds_windows_and_bases(void **state)
 static void test_inspect_lists_tensors_of_the_file(void **state)
 {
     (void)state;
-    zp_model *m = open_small("gguf/gguf-qwen2.gguf");
+    zp_model *m = golden_small("gguf-qwen2");
     json_t *doc = inspect(m, true), *tensors = json_object_get(doc, "tensors");
     for (uint32_t i = 0; i < m->gguf.n_tensors; i++) {
         const json_t *t = json_array_get(tensors, i), *shape = json_object_get(t, "shape");
@@ -119,7 +110,7 @@ static void test_inspect_lists_tensors_of_the_file(void **state)
 static void test_inspect_tells_why_there_is_no_template(void **state)
 {
     (void)state;
-    zp_model *m = open_small("llama");
+    zp_model *m = golden_small("llama");
     json_t *doc = inspect(m, false), *t = json_object_get(doc, "template");
     assert_int_equal(whole(t, "bytes"), 0);
     assert_non_null(json_string_value(json_object_get(t, "error")));
@@ -172,7 +163,7 @@ static void test_logits_agree_with_all_rows_at_once(void **state)
 {
     enum { N = 300 };
     (void)state;
-    zp_model *m = open_small("llama");
+    zp_model *m = golden_small("llama");
     size_t v = m->h.n_vocab;
     zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = N + 4, .exact = true });
     int32_t ids[N];
@@ -210,7 +201,7 @@ static void test_logits_agree_with_all_rows_at_once(void **state)
 static void test_logits_of_one_token_have_no_nll(void **state)
 {
     (void)state;
-    zp_model *m = open_small("llama");
+    zp_model *m = golden_small("llama");
     zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 8 });
     char *text = NULL;
     int32_t ids[9] = { 7 };

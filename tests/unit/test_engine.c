@@ -9,15 +9,6 @@
 
 static char file[] = "/tmp/zerope-engine-XXXXXX";
 
-static zp_model *open_small(const char *name)
-{
-    char path[1024];
-    zp_model *m = NULL;
-    snprintf(path, sizeof path, ZP_TEST_DATA "/arch/gguf/%s.gguf", name);
-    GOLDEN_OK(zp_model_open(&m, path, NULL, err));
-    return m;
-}
-
 /* ---- modes ----------------------------------------------------------------------------------- */
 
 /* A small model with a plan of mode half, every third pair of each head: its default, without
@@ -27,7 +18,7 @@ static zp_model *open_with_half_plan(void)
     enum { MOST = 64 };
     struct gguf g;
     struct gguf_edit e;
-    zp_model *m = open_small("zerope-partial");
+    zp_model *m = golden_small("zerope-partial");
     uint32_t pairs[MOST * MOST], offsets[MOST + 1] = { 0 }, n = 0,
                                                 n_heads = m->position.n_layer * m->position.n_kv,
                                                 n_pair = m->position.n_pair;
@@ -79,7 +70,7 @@ static void test_fork_needs_room_for_its_last_pages_only(void **state)
     enum { LENGTH = 1100, CTX = 2048 };
     int32_t ids[LENGTH];
     for (int i = 0; i < LENGTH; i++) ids[i] = i % 100;
-    zp_model *m = open_small("gguf-llama-linear");
+    zp_model *m = golden_small("gguf-llama-linear");
     zp_engine *e =
         golden_engine(m, (zp_engine_options){ .n_ctx = CTX, .n_seq = 1, .n_threads = 1 });
     zp_seq *s, *fork;
@@ -124,7 +115,7 @@ static size_t tasks_with(const zp_model *m, uint32_t n_ctx, uint32_t n_threads)
 static void test_attention_tasks_do_not_grow_with_the_context(void **state)
 {
     (void)state;
-    zp_model *m = open_small("gguf-llama-yarn");
+    zp_model *m = golden_small("gguf-llama-yarn");
     for (uint32_t threads = 1; threads <= 2; threads++) {
         size_t tasks = tasks_with(m, SHORT, threads);
         assert_int_equal(tasks, 2 * m->h.n_kv); /* one segment for each sequence and head */
@@ -139,7 +130,7 @@ static void test_pages_wanted_look_at_the_positions_in_use_only(void **state)
 {
     (void)state;
     static int32_t ids[100];
-    zp_model *m = open_small("gguf-llama-yarn");
+    zp_model *m = golden_small("gguf-llama-yarn");
     zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 4096, .n_threads = 1 });
     zp_seq *s = NULL;
     GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
@@ -210,7 +201,7 @@ static void test_rotations_done_are_those_of_the_tokens_computed(void **state)
                                           "zerope-partial",  "zerope-mixed",     "zerope-qwen3",
                                           "zerope-alibi",    "gguf-granite-none" };
     for (size_t i = 0; i < ZP_COUNT(models); i++) {
-        zp_model *m = open_small(models[i]);
+        zp_model *m = golden_small(models[i]);
         check_count(models[i], m, ZP_MODE_FULL, false);
         check_count(models[i], m, ZP_MODE_ZERO, false);
         check_count(models[i], m, ZP_MODE_FULL, true);
@@ -227,7 +218,7 @@ static void test_count_tells_of_rotations_that_did_not_run(void **state)
 {
     (void)state;
     struct position_head heads[64];
-    zp_model *m = open_small("gguf-llama-yarn");
+    zp_model *m = golden_small("gguf-llama-yarn");
     const struct position *p = &m->position;
     zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 64, .n_seq = 3, .n_threads = 2 });
     assert_true(p->n_layer * p->n_kv <= ZP_COUNT(heads));
@@ -246,7 +237,7 @@ static void test_run_over_one_layer_counts_that_layer(void **state)
 {
     (void)state;
     static const int32_t ids[] = { 1, 2, 3 };
-    zp_model *m = open_small("zerope-mixed");
+    zp_model *m = golden_small("zerope-mixed");
     const struct position *p = &m->position;
     zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 64, .n_threads = 1 });
     float *x = calloc(3 * m->h.d_model, sizeof *x);
@@ -311,7 +302,7 @@ static void check_stop(const zp_model *m, const int32_t *ids, uint64_t stop, boo
 
 static void check_stops(const char *name, bool windowed)
 {
-    zp_model *m = open_small(name);
+    zp_model *m = golden_small(name);
     zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = PROMPT + MORE, .n_threads = 2 });
     float *expected = malloc(m->h.n_vocab * sizeof *expected);
     int32_t ids[PROMPT + MORE];

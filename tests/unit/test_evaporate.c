@@ -15,6 +15,7 @@
 
 #include <zerope/evap.h>
 #include <zerope/zerope.h>
+#include "in_folder.h"
 
 #define CHECK(call)                                                        \
     do {                                                                   \
@@ -26,17 +27,6 @@
 #define TEXT ZP_TEST_DATA "/prose.txt"
 
 enum { CTX = 512, REACH = 64, GATES = 16, HEADS = 4 }; /* bytes are tokens here: prompts are long */
-
-static char folder[] = "/tmp/zerope-evaporate-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][128];
-    static int next;
-    char *out = path[next++ % 4];
-    snprintf(out, sizeof path[0], "%s/%s", folder, name);
-    return out;
-}
 
 static json_t *evaporate(const char *model, zp_plan_options plan, const char *out)
 {
@@ -265,6 +255,5 @@ int main(void)
         cmocka_unit_test(test_a_folder_brings_its_tokenizer_along), cmocka_unit_test(test_again),
         cmocka_unit_test(test_evidence_vouches_for_no_more_than_was_run),
     };
-    if (!mkdtemp(folder)) return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -17,6 +17,7 @@
 #include <zerope/evap.h>
 #include <zerope/zerope.h>
 #include "base/os.h"
+#include "in_folder.h"
 
 #define CHECK(call)                                                        \
     do {                                                                   \
@@ -29,17 +30,6 @@
 #define TEXT ZP_TEST_DATA "/prose.txt"
 
 enum { CTX = 64 };
-
-static char folder[] = "/tmp/zerope-steps-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[8][128];
-    static int next;
-    char *out = path[next++ % 8];
-    snprintf(out, sizeof path[0], "%s/%s", folder, name);
-    return out;
-}
 
 static zp_evaporate_options usual(double budget)
 {
@@ -406,6 +396,5 @@ int main(void)
         cmocka_unit_test(test_evidence_goes_into_the_file_that_was_measured),
         cmocka_unit_test(test_evidence_claims_no_less_than_the_file_does),
     };
-    if (!mkdtemp(folder)) return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -18,15 +18,6 @@ static const zp_engine_options options[] = {
     { .n_ctx = 128, .n_threads = 2, .kv_bytes = 5000000 },
 };
 
-static zp_model *open_small(const char *path)
-{
-    char full[1024];
-    zp_model *m = NULL;
-    snprintf(full, sizeof full, ZP_TEST_DATA "/arch/%s", path);
-    GOLDEN_OK(zp_model_open(&m, full, NULL, err));
-    return m;
-}
-
 static void check_plan(const char *name, const zp_model *m, zp_engine_options o)
 {
     struct mem_stats before, after;
@@ -62,9 +53,7 @@ static void test_planned_bytes_are_counted_bytes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ZP_COUNT(models); i++) {
-        char path[256];
-        snprintf(path, sizeof path, "gguf/%s.gguf", models[i]);
-        zp_model *m = open_small(path);
+        zp_model *m = golden_small(models[i]);
         for (size_t k = 0; k < ZP_COUNT(options); k++) check_plan(models[i], m, options[k]);
         zp_model_close(m);
     }
@@ -73,7 +62,7 @@ static void test_planned_bytes_are_counted_bytes(void **state)
 static void test_plan_of_a_folder(void **state)
 {
     (void)state;
-    zp_model *m = open_small("llama");
+    zp_model *m = golden_small("llama");
     for (size_t k = 0; k < ZP_COUNT(options); k++) check_plan("llama folder", m, options[k]);
     zp_model_close(m);
 }
@@ -88,7 +77,7 @@ static uint64_t member(const json_t *doc, const char *key)
 static void test_inspect_shows_the_plan(void **state)
 {
     (void)state;
-    zp_model *m = open_small("gguf/zerope-mixed.gguf");
+    zp_model *m = golden_small("zerope-mixed");
     char *json = NULL;
     zp_engine_stats stats;
     GOLDEN_OK(zp_inspect_json(m, &(zp_inspect_options){ .n_ctx = 1000, .n_seq = 2 }, &json, err));
@@ -110,7 +99,7 @@ static void test_inspect_shows_the_plan(void **state)
 static void test_closed_model_takes_no_position_memory(void **state)
 {
     (void)state;
-    zp_model *m = open_small("gguf/gguf-granite-none.gguf");
+    zp_model *m = golden_small("gguf-granite-none");
     struct engine_plan plan;
     zp_engine_options o = { .n_ctx = 512 };
     GOLDEN_OK(engine_plan(m, &o, &plan, err));
@@ -122,7 +111,7 @@ static void test_running_takes_no_memory(void **state)
 {
     (void)state;
     for (size_t k = 0; k < 2; k++) {
-        zp_model *m = open_small(k ? "gguf/zerope-local-scaled.gguf" : "gguf/gguf-gemma3.gguf");
+        zp_model *m = golden_small(k ? "zerope-local-scaled" : "gguf-gemma3");
         zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 900, .n_seq = 2 });
         float *logits = malloc(2 * m->h.n_vocab * sizeof *logits);
         int32_t ids[300];

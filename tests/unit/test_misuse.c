@@ -8,6 +8,7 @@
 #include <zerope/evap.h>
 
 #include "model/engine.h"
+#include "in_folder.h"
 
 #define MODEL ZP_TEST_DATA "/arch/gguf/gguf-llama-linear.gguf"
 #define TEXT ZP_TEST_DATA "/prose.txt"
@@ -112,17 +113,6 @@ static void items_that_lack_a_part(void **state)
     zp_engine_close(e);
 }
 
-static char folder[] = "/tmp/zerope-misuse-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][128];
-    static int next;
-    char *out = path[next++ % 4];
-    snprintf(out, sizeof path[0], "%s/%s", folder, name);
-    return out;
-}
-
 static void budgets_that_are_none(void **state)
 {
     (void)state;
@@ -176,18 +166,14 @@ static void options_and_documents_may_be_null(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder)) return -1;
+    if (make_folder(state) != 0) return -1;
     return zp_model_open(&model, MODEL, NULL, NULL) == ZP_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
-    char command[128];
     zp_model_close(model);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return remove_folder(state);
 }
 
 int main(void)

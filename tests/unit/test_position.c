@@ -3,15 +3,6 @@
 
 #include "model/engine.h"
 
-static zp_model *open_small(const char *name)
-{
-    char path[1024];
-    zp_model *m = NULL;
-    snprintf(path, sizeof path, ZP_TEST_DATA "/arch/gguf/%s.gguf", name);
-    GOLDEN_OK(zp_model_open(&m, path, NULL, err));
-    return m;
-}
-
 /* ---- what a query sees ----------------------------------------------------------------------- */
 
 /* By the words of position.h, position by position. */
@@ -62,7 +53,7 @@ static void test_sight_of_a_head_is_that_of_its_file(void **state)
     static const char *const models[] = { "zerope-local", "zerope-local-scaled", "gguf-gemma3",
                                           "zerope-gemma3", "gguf-qwen2" };
     for (size_t i = 0; i < ZP_COUNT(models); i++) {
-        zp_model *m = open_small(models[i]);
+        zp_model *m = golden_small(models[i]);
         const struct position *p = &m->position;
         for (uint32_t h = 0; h < p->n_layer * p->n_kv; h++)
             for (uint32_t at = 0; at < 200; at += 13) {

@@ -20,15 +20,6 @@ static const char *const models[] = {
     "zerope-mixed",    "zerope-mlp",   "zerope-partial", "zerope-qwen3", "zerope-t5",
 };
 
-static zp_model *open_small(const char *name)
-{
-    char path[1024];
-    zp_model *m = NULL;
-    snprintf(path, sizeof path, ZP_TEST_DATA "/arch/gguf/%s.gguf", name);
-    GOLDEN_OK(zp_model_open(&m, path, NULL, err));
-    return m;
-}
-
 static int32_t *random_ids(size_t n, uint32_t n_vocab)
 {
     struct rng r = rng_stream(SEED, 1);
@@ -49,7 +40,7 @@ static void check_small(const char *name, bool exact)
     static const uint32_t small[] = { 1, 3 }, large[] = { 7, 16, 64, 500 };
     static const size_t points[] = { 1, 63, 64, 65, 100, 1023, 1024, 1025, 1100 };
     struct same_bits b;
-    zp_model *m = open_small(name);
+    zp_model *m = golden_small(name);
     open_bits(&b, m, name, exact);
     bits_micro_batches(&b, small, 2, 150);
     bits_micro_batches(&b, large, 4, N);
@@ -93,7 +84,7 @@ static void test_offsets_change_nothing_without_positions(void **state)
     (void)state;
     for (size_t k = 0; k < 3; k++) {
         const char *name = (const char *[]){ "gguf-llama-yarn", "gguf-gemma3", "gguf-qwen3" }[k];
-        zp_model *m = open_small(name);
+        zp_model *m = golden_small(name);
         zp_engine *e = golden_engine(
             m, (zp_engine_options){ .n_ctx = 200, .n_threads = 2, .allow_unverified_mode = true });
         size_t n = 200, bytes = n * m->h.d_model * sizeof(float);
@@ -118,7 +109,7 @@ static void test_offsets_change_nothing_without_positions(void **state)
 static void test_modes_share_a_batch(void **state)
 {
     (void)state;
-    zp_model *m = open_small("gguf-llama-yarn");
+    zp_model *m = golden_small("gguf-llama-yarn");
     zp_engine_options o = { .n_ctx = 90, .n_seq = 4, .allow_unverified_mode = true };
     zp_engine *e = golden_engine(m, o);
     size_t n = 40, row = n * m->h.d_model;
@@ -149,7 +140,7 @@ static void test_skipping_equals_rotating_by_nothing(void **state)
 {
     (void)state;
     for (size_t k = 0; k < ZP_COUNT(models); k++) {
-        zp_model *m = open_small(models[k]);
+        zp_model *m = golden_small(models[k]);
         const struct position *p = &m->position;
         size_t n = 150, bytes = n * m->h.d_model * sizeof(float);
         size_t n_gates = (size_t)p->n_layer * p->n_kv * p->n_pair;
