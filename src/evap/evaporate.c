@@ -294,7 +294,9 @@ static zp_status keep_promise(struct job *j, zp_err *err)
         struct tried now = { j->p.n_used, j->result.kl_hi, true };
         size_t grain = grain_at(&j->p, now.n);
         double enough = (grain ? 0.9 : 0.97) * j->budget;
-        if (now.kl_hi <= j->budget) fits = now, best = j->result;
+        bool holds = now.kl_hi <= j->budget;
+        if (holds) ZP_TRY(plan_fits(&j->p, &j->c, INFINITY, &holds, err));
+        if (holds) fits = now, best = j->result;
         else fails = now;
         bool all = fits.known && fits.n == j->p.n_units,
              near = fits.known && fails.known && fails.n <= fits.n + 1 + grain;

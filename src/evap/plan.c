@@ -2,7 +2,9 @@
  * Owns: the order of units and how far it is followed. Does not know: files, held-out text.
  * N1 a plan's KL is measured on the whole model with everything in it closed at once, at the plan's
  *    own length.
- * N2 after part of the order of gates or local heads stands, the rest is ranked anew, given that
+ * N2 local heads cost retrieval that prose does not show: prompts other than those that ranked the
+ *    heads are asked of every prefix, and gates that close on top of local heads count too.
+ * N3 after part of the order of gates or local heads stands, the rest is ranked anew, given that
  *    (errors interact). Pairs and layers keep the scan's order. */
 #include "evap/plan.h"
 
@@ -14,6 +16,8 @@
 static const double rise_noise = 0.03;
 static const double retrieval_weight =
     0.05; /* nats of prose KL that a nat of lost retrieval is worth */
+/* With local heads: rise in NLL of retrieval answers that a whole plan may cost, nats a token. */
+static const double most_rise = 0.02;
 
 static zp_status init(struct plan *p, const struct scan *s, const zp_plan_options *o,
                       const struct position *position, zp_err *err)
@@ -46,6 +50,7 @@ zp_status plan_check_options(const zp_plan_options *o, uint32_t n_ctx, zp_err *e
 
 void plan_free(struct plan *p)
 {
+    probes_free(&p->probes);
     gateset_free(&p->set);
     arena_free(&p->arena);
     memset(p, 0, sizeof *p);
@@ -159,6 +164,16 @@ zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n,
     return calib_kl(c, &p->set, 0, (uint32_t)c->windows.n, &p->kl_mean, err);
 }
 
+zp_status plan_fits(struct plan *p, struct calib *c, double target, bool *fits, zp_err *err)
+{
+    double rise;
+    *fits = p->kl_mean <= target;
+    if (!*fits || !p->probes.n) return ZP_OK;
+    ZP_TRY(probes_rise(&p->probes, c, &p->set, 0, -INFINITY, &rise, err));
+    *fits = rise <= most_rise;
+    return ZP_OK;
+}
+
 /* Halvings until `range` units are no more than the grain. */
 static uint64_t steps_of(size_t range, size_t grain)
 {
@@ -174,9 +189,11 @@ zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t
     for (uint64_t step = 1; hi - lo > grain; step++) {
         size_t mid = lo + (hi - lo + 1) / 2; /* above lo: the range shrinks each time */
         uint64_t more = steps_of(hi - mid, grain);
+        bool fits;
         ZP_TRY(plan_use(p, c, fold, mid, err));
+        ZP_TRY(plan_fits(p, c, target, &fits, err));
         ZP_TRY(calib_step(c, "how far the order fits", step, step + more, err));
-        if (p->kl_mean <= target) lo = mid, kl_lo = p->kl_mean;
+        if (fits) lo = mid, kl_lo = p->kl_mean;
         else hi = mid - 1;
     }
     if (isnan(kl_lo)) return plan_use(p, c, fold, lo, err);
@@ -275,6 +292,8 @@ static zp_status plan_fill(struct plan *p, struct calib *c, const struct scan *s
         return plan_search(p, c, fold, 0, p->n_units, 0, target, err);
     }
     if (o->local_window) {
+        if (!isinf(target))
+            ZP_TRY(probes_open(&p->probes, c, SCAN_PROBES, PLAN_SEED, false, err));
         ZP_TRY(plan_local(p, c, s, target, err));
     } else if (o->layers) {
         rank_layers(p, s);

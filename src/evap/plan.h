@@ -4,6 +4,7 @@
 #define EVAP_PLAN_H
 
 #include "evap/fold.h"
+#include "evap/probes.h"
 #include "evap/scan.h"
 
 enum unit_kind { UNIT_GATE, UNIT_PAIR, UNIT_LAYER, UNIT_LOCAL };
@@ -21,11 +22,15 @@ struct plan {
     struct unit *units; /* in closing order: the first n_used are closed */
     size_t n_units, n_used;
     struct gateset set; /* the outcome */
+    struct probes probes; /* with local heads; n = 0: none */
     char *model_sha256;
     uint64_t *seen; /* (n_seen) documents read on the way (docs_seen) */
     size_t n_seen;
     struct arena arena;
 };
+
+/* Of the prompts that a plan is held to; scans draw theirs from small seeds. */
+enum { PLAN_SEED = 1 << 20 };
 
 /* Contradictory wishes, or a reach of local heads that shortens nothing: ZP_USAGE. */
 zp_status plan_check_options(const zp_plan_options *o, uint32_t n_ctx, zp_err *err);
@@ -35,6 +40,9 @@ zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const
                     struct fold *fold, double target, zp_err *err);
 /* Closes the first n units, re-fits the fold and measures. */
 zp_status plan_use(struct plan *p, struct calib *c, struct fold *fold, size_t n, zp_err *err);
+/* Whether the outcome costs no more than it may: KL <= target, and with local heads what the plan
+ * is held to in retrieval. Prompts are asked only where prose allows it. */
+zp_status plan_fits(struct plan *p, struct calib *c, double target, bool *fits, zp_err *err);
 /* What the first n units of the order close in a model. */
 zp_status plan_set(const struct plan *p, const struct position *position, size_t n,
                    struct gateset *out, zp_err *err);

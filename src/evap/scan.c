@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "eval/retrieval.h"
+#include "evap/probes.h"
 
 static const double no_rise = 0.005; /* nats a token of the answer */
 
@@ -107,98 +107,6 @@ static zp_status measure_boxes(struct scan *s, struct calib *c, const struct gat
 
 /* ---- local heads ----------------------------------------------------------------------------- */
 
-/* Retrieval prompts with the original's stream before each layer, so that a head's change restarts
- * at its layer. */
-struct probes {
-    struct retrieval sets[2];
-    float *at_layer; /* (n, n_layer, n_ctx, d_model) */
-    float *x;        /* (n_ctx, d_model) */
-    double *nll;     /* (n) of the original */
-    size_t n;
-};
-
-static void probes_free(struct probes *p)
-{
-    retrieval_free(&p->sets[0]);
-    retrieval_free(&p->sets[1]);
-    mem_free(p->at_layer), mem_free(p->x), mem_free(p->nll);
-}
-
-static const struct retrieval_case *probe_at(const struct probes *p, size_t i)
-{
-    return i < p->sets[0].n ? &p->sets[0].cases[i] : &p->sets[1].cases[i - p->sets[0].n];
-}
-
-/* Told before anything is measured. */
-static zp_status check_probes(const struct calib *c, uint64_t seed, zp_err *err)
-{
-    size_t most = 0;
-    for (int k = 0; k < 2; k++) {
-        size_t least;
-        ZP_TRY(retrieval_least_ctx(c->model, (enum retrieval_kind)k, RETRIEVAL_CALIBRATION,
-                                   SCAN_PROBES, seed, &least, err));
-        if (least > most) most = least;
-    }
-    ZP_FAIL_IF(most > c->n_ctx, err, ZP_BAD_INPUT,
-               "--local needs -c of at least %zu: the retrieval prompts that rank heads do not fit "
-               "into %u tokens", most, c->n_ctx);
-    return ZP_OK;
-}
-
-static zp_status probes_fill(struct probes *p, struct calib *c, size_t n_each, uint64_t seed,
-                             zp_err *err)
-{
-    size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
-    for (int k = 0; k < 2; k++)
-        ZP_TRY(retrieval_make(&p->sets[k], &c->docs, c->model, DOCS_PLAN, (enum retrieval_kind)k,
-                              RETRIEVAL_CALIBRATION, c->n_ctx, n_each, seed, err));
-    p->n = 2 * n_each;
-    ZP_ALLOC(p->at_layer, MEM_EVAP, p->n * n_layer * row, err, "states of the retrieval prompts");
-    ZP_ALLOC(p->x, MEM_EVAP, row, err, "states of the retrieval prompts");
-    ZP_ALLOC(p->nll, MEM_EVAP, p->n, err, "retrieval scores");
-    for (size_t i = 0; i < p->n; i++) {
-        const struct retrieval_case *rc = probe_at(p, i);
-        struct window w = { rc->ids, rc->n, 0 };
-        bool right;
-        ZP_TRY(calib_keep(c, &w, p->at_layer + i * n_layer * row, p->x, err));
-        ZP_TRY(retrieval_score(c->engine, rc, p->x, &p->nll[i], &right, err));
-    }
-    return ZP_OK;
-}
-
-static zp_status probe_nll(struct probes *p, struct calib *c, uint32_t layer, size_t i, double *nll,
-                           zp_err *err)
-{
-    size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;
-    const struct retrieval_case *rc = probe_at(p, i);
-    const float *x_in = layer ? p->at_layer + (i * n_layer + layer) * row : NULL;
-    struct window w = { rc->ids, rc->n, 0 };
-    bool right;
-    ZP_TRY(score_hidden(c->engine, &w, layer, x_in, p->x, err));
-    return retrieval_score(c->engine, rc, p->x, nll, &right, err);
-}
-
-/* Mean rise over the prompts. One of each kind decides whether the others are asked: nine heads of
- * ten show nothing at all. */
-static zp_status probes_rise(struct probes *p, struct calib *c, const struct gateset *g,
-                             uint32_t layer, double *rise, zp_err *err)
-{
-    zp_status status = ZP_OK;
-    double sum = 0.0;
-    size_t n = 0;
-    gateset_apply(g, c->engine);
-    while (n < p->n && status == ZP_OK) {
-        size_t i = n % 2 * p->sets[0].n + n / 2; /* the two kinds in turn */
-        double nll = 0.0;
-        status = probe_nll(p, c, layer, i, &nll, err);
-        sum += nll - p->nll[i];
-        if (++n == 2 && sum / 2.0 < no_rise) break;
-    }
-    gateset_release(c->engine);
-    *rise = sum / (double)n;
-    return status;
-}
-
 static zp_status measure_local(struct scan *s, struct calib *c, const struct gateset *file,
                                struct probes *probes, zp_err *err)
 {
@@ -215,7 +123,8 @@ static zp_status measure_local(struct scan *s, struct calib *c, const struct gat
         g.window[i] = s->local_window;
         g.n_sink = SCAN_SINKS;
         zp_status status = kl_of_change(c, &g, layer, c->n_restart, &s->kl_local[i], err);
-        if (status == ZP_OK) status = probes_rise(probes, c, &g, layer, &s->nll_rise[i], err);
+        if (status == ZP_OK) /* nine heads of ten show nothing at all */
+            status = probes_rise(probes, c, &g, layer, no_rise, &s->nll_rise[i], err);
         gateset_free(&g);
         ZP_TRY(status);
         ZP_TRY(calib_step(c, "local heads", i + 1, heads, err));
@@ -226,9 +135,9 @@ static zp_status measure_local(struct scan *s, struct calib *c, const struct gat
 static zp_status scan_local_heads(struct scan *s, struct calib *c, const struct gateset *file,
                                   uint64_t seed, zp_err *err)
 {
-    struct probes p = { 0 };
-    zp_status status = probes_fill(&p, c, SCAN_PROBES, seed, err);
-    if (status == ZP_OK) status = measure_local(s, c, file, &p, err);
+    struct probes p;
+    ZP_TRY(probes_open(&p, c, SCAN_PROBES, seed, true, err));
+    zp_status status = measure_local(s, c, file, &p, err);
     probes_free(&p);
     return status;
 }
@@ -287,7 +196,7 @@ static zp_status measure_all(struct scan *s, struct calib *c, const zp_scan_opti
 {
     struct gateset file;
     const struct position *p = &c->model->position;
-    if (o->local_window) ZP_TRY(check_probes(c, o->seed, err));
+    if (o->local_window) ZP_TRY(probes_check(c, SCAN_PROBES, o->seed, err));
     ZP_TRY(scan_place(s, p->n_layer, p->n_kv, p->n_pair, err));
     s->n_ctx = c->n_ctx;
     s->local_window = o->local_window;
