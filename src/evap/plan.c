@@ -15,8 +15,8 @@
 /* Rises below this are noise of a few prompts. */
 static const double rise_noise = 0.01;
 /* Nats of prose KL that a nat of lost retrieval is worth. SmolLM2 at 1024 tokens, 60 heads with a
- * reach of 256: with 0.05 answers to other prompts lose 0.034 nats a token, with 0.2 0.010; prose KL
- * of the heads alone adds up to 0.0142 and 0.0151, with 0.5 to 0.0269. */
+ * reach of 256: with 0.05 answers to other prompts lose 0.034 nats a token, with 0.2 0.010; prose
+ * KL of the heads alone adds up to 0.0142 and 0.0151, with 0.5 to 0.0269. */
 static const double retrieval_weight = 0.2;
 /* With local heads: rise in NLL of retrieval answers that a whole plan may cost, nats a token. */
 static const double most_rise = 0.03;
