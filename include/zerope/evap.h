@@ -11,10 +11,11 @@ extern "C" {
 /* In all of these `options` may be NULL (defaults; plan and evaporate need a budget), and so may
  * `json` (no document wanted). In documents a number that is not finite is null. */
 
-/* Importance of every gate at window length n_ctx. text: a file or a folder of documents (a
- * document is a file; a single file is cut into parts); planning documents and held-out documents
- * are split by name, and the split is stored. SCAN.json is written atomically to `out`. */
 #define ZP_SCAN_WINDOWS_MIN 2 /* fewer windows, asked for or given by the text, are refused */
+/* Importance of every gate at window length n_ctx. text: a file or a folder of documents (a
+ * document is a file; a single file is cut into parts); one of three, in the order of names, is
+ * planned with, and SCAN.json lists by hash those that were: no later step holds them out. It is
+ * written atomically to `out`. */
 typedef struct zp_scan_options {
     uint32_t n_ctx;           /* default 2048 */
     uint32_t n_windows_local; /* default 8; for local errors; at least ZP_SCAN_WINDOWS_MIN */

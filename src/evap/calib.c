@@ -58,6 +58,17 @@ static zp_status original_states(struct calib *c, zp_err *err)
     return ZP_OK;
 }
 
+void calib_rotate(const struct calib *c, uint32_t layer, uint32_t kv, uint32_t at, float *x,
+                  float *cs, float *room)
+{
+    const struct position *p = &c->model->position;
+    struct position_view view = { ZP_MODE_FULL, NULL, false };
+    const float *own;
+    position_angles(p, p->angle_set[layer], at, cs);
+    uint32_t n = position_head_cs(p, view, layer, kv, cs, room, &own);
+    if (n) c->engine->kern.rotate(x, own, n);
+}
+
 zp_status calib_restart_at(struct calib *c, const struct gateset *g, zp_err *err)
 {
     size_t row = (size_t)c->n_ctx * c->model->h.d_model, n_layer = c->model->h.n_layer;

@@ -36,6 +36,11 @@ zp_status calib_step(const struct calib *c, const char *what, uint64_t done, uin
 zp_status calib_keep(struct calib *c, const struct window *w, float *at_layer, float *x_out,
                      zp_err *err);
 
+/* Rotates one head x (d_head) of q or k as the file does at index `at`. cs, room: scratch of
+ * 2 n_pair floats each; for workers, which have their own. */
+void calib_rotate(const struct calib *c, uint32_t layer, uint32_t kv, uint32_t at, float *x,
+                  float *cs, float *room);
+
 /* From now on calib_kl restarts from the streams of a model with g applied (NULL: the original),
  * for changes on top of g. */
 zp_status calib_restart_at(struct calib *c, const struct gateset *g, zp_err *err);

@@ -239,17 +239,6 @@ static bool solve(struct room *r, uint32_t n)
     return true;
 }
 
-static void rotate_at(const struct fit *t, uint32_t kv, uint32_t at, float *x, float *cs_all,
-                      float *room)
-{
-    const struct position *p = &t->c->model->position;
-    const float *cs;
-    position_angles(p, p->angle_set[t->layer], at, cs_all);
-    uint32_t n = position_head_cs(p, (struct position_view){ ZP_MODE_FULL, NULL, false }, t->layer,
-                                  kv, cs_all, room, &cs);
-    if (n) t->c->engine->kern.rotate(x, cs, n);
-}
-
 static void fit_head(struct fit *t, struct room *r, uint32_t head)
 {
     const struct hparams *h = &t->c->model->h;
@@ -269,7 +258,7 @@ static void fit_head(struct fit *t, struct room *r, uint32_t head)
             const float *qh = q + (size_t)at * nq + (size_t)head * h->d_head;
             float q_rot[1024], room[1024];
             memcpy(q_rot, qh, h->d_head * sizeof *q_rot);
-            rotate_at(t, kv, at, q_rot, r->cs, room);
+            calib_rotate(t->c, t->layer, kv, at, q_rot, r->cs, room);
             add_query(t, r, qh, q_rot, k, kr, head, at, slots, n_slots);
         }
     }
@@ -302,7 +291,8 @@ static void rotate_worker(void *arg, uint32_t thread, uint32_t n_threads)
         for (uint32_t kv = 0; kv < h->n_kv; kv++) {
             size_t at = (i * h->n_kv + kv) * h->d_head;
             memcpy(t->k_rot + at, t->k + at, h->d_head * sizeof *t->k);
-            rotate_at(t, kv, (uint32_t)(i % t->n_tok), t->k_rot + at, t->rooms[thread].cs, room);
+            calib_rotate(t->c, t->layer, kv, (uint32_t)(i % t->n_tok), t->k_rot + at,
+                         t->rooms[thread].cs, room);
         }
 }
 

@@ -76,13 +76,6 @@ uint32_t gateset_heads_local(const struct gateset *g)
     return n;
 }
 
-static bool head_is_closed(const struct gateset *g, uint32_t head)
-{
-    for (uint32_t i = 0; i < g->n_pair; i++)
-        if (g->open[(size_t)head * g->n_pair + i]) return false;
-    return true;
-}
-
 struct gate_counts gateset_count(const struct gateset *g, const struct position *p)
 {
     struct gate_counts n;
@@ -97,7 +90,7 @@ struct gate_counts gateset_count(const struct gateset *g, const struct position 
             uint32_t open = 0;
             for (uint32_t i = 0; i < g->n_pair; i++) open += g->open[(size_t)h * g->n_pair + i];
             n.closed += p->heads[h].n_open - open;
-            none += head_is_closed(g, h);
+            none += open == 0;
         }
         n.heads_none += none;
         n.layers_none += none == g->n_kv;

@@ -193,18 +193,6 @@ void scanlocal_close(struct scanlocal *s)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static uint32_t rotate_full(const struct scanlocal *s, uint32_t kv, uint32_t at, float *x,
-                            struct room *r)
-{
-    const struct position *p = &s->c->model->position;
-    struct position_view view = { ZP_MODE_FULL, NULL, false };
-    const float *cs;
-    position_angles(p, p->angle_set[s->layer], at, r->cs_all);
-    uint32_t n = position_head_cs(p, view, s->layer, kv, r->cs_all, r->cs_room, &cs);
-    if (n) s->c->engine->kern.rotate(x, cs, n);
-    return n;
-}
-
 static void tiles_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct scanlocal *s = arg;
@@ -217,7 +205,7 @@ static void tiles_worker(void *arg, uint32_t thread, uint32_t n_threads)
             float *wide = r->q, *value = r->o; /* [R k | k], [v | 0] */
             memcpy(wide, s->k + (t * h->n_kv + kv) * d, d * sizeof *wide);
             memcpy(wide + d, wide, d * sizeof *wide);
-            rotate_full(s, kv, (uint32_t)t, wide, r);
+            calib_rotate(s->c, s->layer, kv, (uint32_t)t, wide, r->cs_all, r->cs_room);
             memcpy(value, s->v + (t * h->n_kv + kv) * d, d * sizeof *value);
             memset(value + d, 0, d * sizeof *value);
             size_t tile = kv * n_tiles + t / KERN_TILE;
@@ -252,7 +240,7 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
     float scale = position_query_scale(p, s->layer, head, position_count_seen(file, at)),
           scale_set = position_query_scale(p, s->layer, head, position_count_seen(set, at));
     for (size_t c = 0; c < d; c++) row[c] = scaled[c] = raw[c] * scale, row[d + c] = 0.0f;
-    rotate_full(s, kv, at, row, r);
+    calib_rotate(s->c, s->layer, kv, at, row, r->cs_all, r->cs_room);
     for (uint32_t i = 1; i < ROW_FIRST_PAIR; i++) memcpy(row + i * wide, row, wide * sizeof *row);
     for (uint32_t slot = 0; slot < ph->n_open; slot++) {
         move_pair(row + ROW_ALL * wide, scaled, slot, d);

@@ -2,11 +2,8 @@
  * name. */
 #include "golden.h"
 
-#include <unistd.h>
-
 #include "model/gguf_write.h"
-
-static char file[] = "/tmp/zerope-arch-keys-XXXXXX";
+#include "in_folder.h"
 
 static zp_status open_with(const char *model, const char *key, float value, zp_err *failure)
 {
@@ -18,10 +15,10 @@ static zp_status open_with(const char *model, const char *key, float value, zp_e
     GOLDEN_OK(gguf_open(&g, path, err));
     GOLDEN_OK(gguf_edit_init(&e, &g, err));
     GOLDEN_OK(gguf_edit_set_f32(&e, key, value, err));
-    GOLDEN_OK(gguf_edit_write(&e, file, err));
+    GOLDEN_OK(gguf_edit_write(&e, in_folder("model.gguf"), err));
     gguf_edit_free(&e);
     gguf_close(&g);
-    zp_status status = zp_model_open(&m, file, NULL, failure);
+    zp_status status = zp_model_open(&m, in_folder("model.gguf"), NULL, failure);
     zp_model_close(m);
     return status;
 }
@@ -81,10 +78,10 @@ static zp_status open_with_divisor(float divisor, zp_err *failure)
     GOLDEN_OK(gguf_edit_init(&e, &g, err));
     GOLDEN_OK(gguf_edit_set_tensor_f32(&e, "rope_freqs.weight", 1, (const uint64_t[]){ 4 },
                                        divisors, err));
-    GOLDEN_OK(gguf_edit_write(&e, file, err));
+    GOLDEN_OK(gguf_edit_write(&e, in_folder("model.gguf"), err));
     gguf_edit_free(&e);
     gguf_close(&g);
-    zp_status status = zp_model_open(&m, file, NULL, failure);
+    zp_status status = zp_model_open(&m, in_folder("model.gguf"), NULL, failure);
     zp_model_close(m);
     return status;
 }
@@ -114,19 +111,6 @@ static void usual_numbers_are_taken(void **state)
     GOLDEN_OK(open_with("gguf-granite", "%.attention.scale", 0.0078125f, err));
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    int fd = mkstemp(file);
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return remove(file);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,5 +118,5 @@ int main(void)
         cmocka_unit_test(divisors_without_use_are_refused),
         cmocka_unit_test(usual_numbers_are_taken),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

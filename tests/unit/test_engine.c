@@ -1,13 +1,10 @@
 /* test_engine.c: sequences of an engine: modes, forks, and what a run leaves behind. */
 #include "golden.h"
 
-#include <unistd.h>
-
 #include "model/attend.h"
 #include "model/engine.h"
 #include "model/gguf_write.h"
-
-static char file[] = "/tmp/zerope-engine-XXXXXX";
+#include "in_folder.h"
 
 /* ---- modes ----------------------------------------------------------------------------------- */
 
@@ -35,10 +32,10 @@ static zp_model *open_with_half_plan(void)
                                   n_heads + 1, err));
     GOLDEN_OK(gguf_edit_set_str(&e, "zerope.position.mode_default", "half", err));
     GOLDEN_OK(gguf_edit_set_str(&e, "zerope.evidence", "{\"verified_modes\":[\"zero\"]}", err));
-    GOLDEN_OK(gguf_edit_write(&e, file, err));
+    GOLDEN_OK(gguf_edit_write(&e, in_folder("model.gguf"), err));
     gguf_edit_free(&e);
     gguf_close(&g);
-    GOLDEN_OK(zp_model_open(&m, file, NULL, err));
+    GOLDEN_OK(zp_model_open(&m, in_folder("model.gguf"), NULL, err));
     return m;
 }
 
@@ -328,19 +325,6 @@ static void test_interrupted_run_is_taken_back_or_kept_whole(void **state)
     check_stops("gguf-gemma3", true);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    int fd = mkstemp(file);
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return remove(file);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,5 +337,5 @@ int main(void)
         cmocka_unit_test(test_run_over_one_layer_counts_that_layer),
         cmocka_unit_test(test_interrupted_run_is_taken_back_or_kept_whole),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

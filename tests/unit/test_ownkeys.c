@@ -2,11 +2,8 @@
  * architecture or each other, and what records the origin of a file is not. */
 #include "golden.h"
 
-#include <unistd.h>
-
 #include "model/gguf_write.h"
-
-static char file[] = "/tmp/zerope-ownkeys-XXXXXX";
+#include "in_folder.h"
 
 /* ---- a small model with a few keys more ------------------------------------------------------ */
 
@@ -54,10 +51,10 @@ static zp_status open_with(const char *model, const struct change *changes, cons
     for (const struct change *c = changes; c && c->key; c++) put_change(&e, c);
     if (tensor)
         GOLDEN_OK(gguf_edit_set_tensor_f32(&e, tensor, 1, (const uint64_t[]){ 4 }, zeros, err));
-    GOLDEN_OK(gguf_edit_write(&e, file, err));
+    GOLDEN_OK(gguf_edit_write(&e, in_folder("model.gguf"), err));
     gguf_edit_free(&e);
     gguf_close(&g);
-    zp_status status = zp_model_open(&m, file, NULL, failure);
+    zp_status status = zp_model_open(&m, in_folder("model.gguf"), NULL, failure);
     zp_model_close(m);
     return status;
 }
@@ -174,19 +171,6 @@ static void end_tokens_are_tokens(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    int fd = mkstemp(file);
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return remove(file);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,5 +180,5 @@ int main(void)
         cmocka_unit_test(lists_end_where_their_offsets_do),
         cmocka_unit_test(end_tokens_are_tokens),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,11 +1,8 @@
 /* test_weights.c: a tensor of the file is computed with or refused by name. */
 #include "golden.h"
 
-#include <unistd.h>
-
 #include "model/gguf_write.h"
-
-static char file[] = "/tmp/zerope-weights-XXXXXX";
+#include "in_folder.h"
 
 /* Opens an engine over a small model to which a tensor was added. */
 static zp_status open_with(const char *model, const char *tensor, zp_err *failure)
@@ -22,10 +19,10 @@ static zp_status open_with(const char *model, const char *tensor, zp_err *failur
     assert_null(gguf_find_tensor(&g, tensor));
     GOLDEN_OK(gguf_edit_init(&e, &g, err));
     GOLDEN_OK(gguf_edit_set_tensor_f32(&e, tensor, 1, &n, values, err));
-    GOLDEN_OK(gguf_edit_write(&e, file, err));
+    GOLDEN_OK(gguf_edit_write(&e, in_folder("model.gguf"), err));
     gguf_edit_free(&e);
     gguf_close(&g);
-    GOLDEN_OK(zp_model_open(&m, file, NULL, err));
+    GOLDEN_OK(zp_model_open(&m, in_folder("model.gguf"), NULL, err));
     zp_status status =
         zp_engine_open(&engine, m, &(zp_engine_options){ .n_ctx = 16, .n_threads = 1 }, failure);
     zp_engine_close(engine);
@@ -66,24 +63,11 @@ static void test_repeated_angles_are_taken(void **state)
     assert_int_equal(open_with("gguf-llama-yarn", "blk.0.attn_rot_embd", &err), ZP_OK);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    int fd = mkstemp(file);
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return remove(file);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors_nothing_computes_with_are_refused_by_name),
         cmocka_unit_test(test_repeated_angles_are_taken),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
