@@ -28,10 +28,12 @@ import json, sys
 d, rule, ctx = json.load(sys.stdin), compile(sys.argv[1], "rule", "eval"), int(sys.argv[2])
 L, K, P = d["n_layer"], d["n_kv"], d["rope"]["n_pair"]
 open_at = lambda l, i: eval(rule, {"l": l, "i": i, "L": L, "P": P, "w": d["position"][l]["window"]})
-order = [["gate", l, k, i] for l in range(L) for k in range(K) for i in range(P) if open_at(l, i)]
+gates = [[l, k, i] for l in range(L) for k in range(K) for i in range(P) if open_at(l, i)]
 print(json.dumps({"format": "zerope-plan", "version": 1, "model": "-", "text": "-",
     "model_sha256": d["sha256"], "ctx": ctx, "budget_kl": 0.0, "kl_mean": 0.0, "local_window": 0,
-    "n_layer": L, "n_kv": K, "n_pair": P, "order": order, "used": len(order)}))' "$2" "$3"
+    "uniform": False, "uniform_slow": False, "layers": False, "folds": False,
+    "planning_documents": [], "n_layer": L, "n_kv": K, "n_pair": P, "closed_gates": gates,
+    "local_heads": [], "order": [["gate", *g] for g in gates], "used": len(gates)}))' "$2" "$3"
 }
 
 # check NAME "KINDS" MODEL OPTION... [-- PROMPT-OPTION...]: evaporate MODEL with the options, export
@@ -63,7 +65,7 @@ closed() {
     shift 5
     [[ $only = "  " || $only = *" $name "* ]] || return 0
     make_plan "$source" "$rule" "$ctx" >"$tmp/plan.json"
-    check "$name" "$kinds" "$source" --plan "$tmp/plan.json" --close-all --no-fold -c "$ctx" \
+    check "$name" "$kinds" "$source" --plan "$tmp/plan.json" --close-all -c "$ctx" \
         --windows 2 "$@"
 }
 
