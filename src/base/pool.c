@@ -162,10 +162,13 @@ uint32_t pool_threads(const struct pool *p)
 
 static int start_worker(struct worker *w)
 {
-    /* Signals belong to the caller's thread: workers block them all. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* Signals belong to the caller's thread. Faults are a thread's own: blocked, they would kill
+     * without the handler (a mapped file that shrank). */
+    static const int faults[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP };
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < ZP_COUNT(faults); i++) sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     int code = pthread_create(&w->handle, NULL, work, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     w->started = code == 0;

@@ -7,8 +7,12 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/mem.h"
@@ -182,6 +186,39 @@ static void count_own_cpus(void *arg, uint32_t thread, uint32_t n_threads)
     ((cpu_set_t *)arg)[thread] = set;
 }
 
+static void leave(int number)
+{
+    (void)number;
+    _exit(3);
+}
+
+static void touch_page(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    volatile const uint8_t *page = arg;
+    if (thread == n_threads - 1) (void)*page;
+}
+
+/* A fault of a worker reaches the handler: blocked, it would kill without a word. */
+static void test_faults_of_workers_reach_their_handler(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        struct pool *p = NULL;
+        FILE *file = tmpfile();
+        signal(SIGBUS, leave);
+        if (!file || ftruncate(fileno(file), 4096) || pool_open(&p, 2, NULL) != ZP_OK) _exit(1);
+        void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fileno(file), 0);
+        if (page == MAP_FAILED || ftruncate(fileno(file), 0)) _exit(1);
+        pool_run(p, touch_page, page);
+        _exit(0);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 3);
+}
+
 static void test_pinning_is_one_processor_each_and_undone(void **state)
 {
     (void)state;
@@ -229,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_wrong_thread_counts_are_refused),
         cmocka_unit_test(test_lack_of_memory_is_reported),
         cmocka_unit_test(test_signals_stay_with_the_caller),
+        cmocka_unit_test(test_faults_of_workers_reach_their_handler),
         cmocka_unit_test(test_pinning_is_one_processor_each_and_undone),
         cmocka_unit_test(test_pinning_more_threads_than_processors_is_refused),
     };
