@@ -183,6 +183,8 @@ zp_status cli_emit(struct cli *c, json_t *doc);
 zp_status cli_show(struct cli *c, char *document);
 zp_status cli_parse_document(struct cli *c, const char *document, json_t **out);
 json_t *cli_json_text(const char *text, size_t size); /* invalid UTF-8 becomes U+FFFD */
+/* Has standard output remember why a write failed, whoever made it; before the first one. */
+void cli_open_output(void);
 /* Writes and flushes a piece of a stream; false: it failed, and cli_flush says why. */
 bool cli_write(const char *text, size_t size);
 zp_status cli_flush(struct cli *c); /* standard output reached its file, or an error by its kind */

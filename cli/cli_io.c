@@ -178,21 +178,42 @@ json_t *cli_json_text(const char *text, size_t size)
     return j;
 }
 
-static int write_errno;  /* of the first failed write: stdio only keeps that there was one */
+static int write_errno; /* of the first failed write: stdio only keeps that there was one */
+
+static ssize_t write_output(void *cookie, const char *data, size_t size)
+{
+    (void)cookie;
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = write(STDOUT_FILENO, data + done, size - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            write_errno = write_errno != 0 ? write_errno : errno;
+            return (ssize_t)done;
+        }
+        done += (size_t)n;
+    }
+    return (ssize_t)size;
+}
+
+void cli_open_output(void)
+{
+    FILE *own = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_output });
+    if (own == NULL)
+        return;
+    setvbuf(own, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
+    stdout = own;
+}
 
 bool cli_write(const char *text, size_t size)
 {
-    errno = 0;
-    bool written = fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0;
-    if (!written && write_errno == 0)
-        write_errno = errno;
-    return written;
+    return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0;
 }
 
 zp_status cli_flush(struct cli *c)
 {
-    cli_write("", 0);
-    if (ferror(stdout))
+    if (fflush(stdout) != 0 || ferror(stdout))
         return cli_fail(c, kind_of(write_errno), "write error on standard output: %s",
                         write_errno != 0 ? strerror(write_errno) : "the output ended early");
     return ZP_OK;

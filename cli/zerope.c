@@ -123,6 +123,7 @@ int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with a message, not a death */
     interrupt_install();
+    cli_open_output();
     if (argc < 2) {
         help_print_overview(stderr);
         return zp_status_exit_code(ZP_USAGE);

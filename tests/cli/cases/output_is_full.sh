@@ -1,6 +1,13 @@
-# A failed write to standard output is a run error, never silence.
-# stderr: zerope: error: write error on standard output: No space left on device
-zerope help >/dev/full
-echo "exit $?"
-zerope version --json >/dev/full
-echo "exit $?"
+# A failed write to standard output is a run error, never silence, however it reaches the file.
+full() { zerope "$@" >/dev/full 2>"$err"; echo "$? $*: $(cat "$err")"; }
+err=$PWD/err; cd "$DATA"/arch/gguf
+full help
+full version --json
+full help --json
+full completion bash
+full config print --json
+full inspect gguf-qwen2.gguf
+full inspect gguf-qwen2.gguf --json
+full run gguf-qwen2.gguf -p a -n 2 -q
+full run gguf-qwen2.gguf -p a -n 2 -q --json
+full logits gguf-qwen2.gguf -p a --json
