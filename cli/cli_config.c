@@ -56,15 +56,19 @@ static bool command_has(const struct cli_command *cmd, const char *name)
     return false;
 }
 
-static zp_status unknown_key(struct cli *c, const char *path, const char *key)
+/* cmd: whose keys the object holds; NULL: those of all commands. */
+static zp_status unknown_key(struct cli *c, const char *path, const struct cli_command *cmd,
+                             const char *key)
 {
     const char *names[512];
     size_t n = 0;
     for (size_t i = 0; i < cli_n_common_options; i++)
         names[n++] = cli_common_options[i].name;
     for (size_t k = 0; k < cli_n_commands; k++) {
-        for (size_t i = 0; i < cli_commands[k].n_options && n < CLI_COUNT(names); i++)
-            names[n++] = cli_commands[k].options[i].name;
+        for (size_t i = 0; i < cli_commands[k].n_options && n < CLI_COUNT(names); i++) {
+            if (cmd == NULL || cmd == &cli_commands[k])
+                names[n++] = cli_commands[k].options[i].name;
+        }
     }
     const char *near = cli_near_miss(key, names, n);
     return cli_usage(c, "%s: unknown key \"%s\"%s%s%s", path, key, near ? "; did you mean \"" : "",
@@ -88,7 +92,7 @@ static zp_status check_keys(struct cli *c, const char *path, const struct cli_co
         else if (!known && cmd != NULL && option_exists(key))
             return cli_usage(c, "%s: \"%s\": '%s' has no such option", path, key, cmd->name);
         else if (!known)
-            return unknown_key(c, path, key);
+            return unknown_key(c, path, cmd, key);
         else if (!is_settable(cmd, key))
             return cli_usage(c, "%s: unknown key \"%s\": --%s is given on the command line only",
                              path, key, key);

@@ -37,6 +37,10 @@ static zp_status fill(struct generation *g)
     int64_t n = cli_int(c, "n-predict");
     if (n == 0)
         return cli_usage(c, "--n-predict 0 generates nothing; give at least 1, or -1 for no limit");
+    for (size_t i = 0; i < stop->n; i++) {
+        if (stop->texts[i][0] == '\0')
+            return cli_usage(c, "--stop: an empty text would end every answer at once");
+    }
     CLI_TRY(cli_engine_options(c, &g->engine_options));
     CLI_TRY(cli_mode(c, &g->seq_options.mode));
     CLI_TRY(cli_sampler_options(c, &g->options.sampler));

@@ -1,6 +1,7 @@
 # A config file with a mistake is refused, with its name and place.
 try() { printf '%s' "$1" >c.json; zerope config print run --config c.json 2>err; echo "$? $(head -1 err)"; }
 try '{"tread": 2}'
+try '{"run": {"tmp": 1}}'
 try '{"run": {"temp": "hot"}}'
 try '{"run": {"windows": 3}}'
 try '{"threads": '
