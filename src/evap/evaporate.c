@@ -165,9 +165,18 @@ struct job {
     struct check check;
     struct check_result result;
     bool has_scan, has_plan;
-    double seconds_scan, seconds_plan, seconds_check;
+    /* each second belongs to one of them: that of the phase since `since` */
+    double seconds_scan, seconds_plan, seconds_check, *phase, since;
     uint32_t n_checks;
 };
+
+static void enter(struct job *j, double *phase)
+{
+    double now = os_now();
+    if (j->phase) *j->phase += now - j->since;
+    j->phase = phase;
+    j->since = now;
+}
 
 /* A bad scan or plan costs no measuring. */
 static zp_status read_given(struct job *j, zp_err *err)
@@ -197,10 +206,9 @@ static zp_status read_given(struct job *j, zp_err *err)
 
 static zp_status get_scan(struct job *j, zp_err *err)
 {
-    double begin = os_now();
+    enter(j, &j->seconds_scan);
     if (!j->has_scan) ZP_TRY(scan_measure(&j->s, &j->c, &j->scan_options, err));
     j->has_scan = true;
-    j->seconds_scan = os_now() - begin;
     if (j->o->scan_out)
         ZP_TRY(evapfile_write_scan(&j->s, (struct evapfile_paths){ j->model, j->text },
                                    j->o->scan_out, err));
@@ -211,7 +219,7 @@ static zp_status get_scan(struct job *j, zp_err *err)
 static zp_status get_plan(struct job *j, zp_err *err)
 {
     if (!j->has_plan) ZP_TRY(get_scan(j, err));
-    double begin = os_now();
+    enter(j, &j->seconds_plan);
     if (j->has_plan) {
         j->p.budget_kl = j->budget;
         j->p.n_units = j->p.n_used;
@@ -221,22 +229,21 @@ static zp_status get_plan(struct job *j, zp_err *err)
         ZP_TRY(plan_make(&j->p, &j->c, &j->s, &j->o->plan, j->fold, share, err));
         j->has_plan = true;
     }
-    j->seconds_plan = os_now() - begin;
     return ZP_OK;
 }
 
 static zp_status try_once(struct job *j, zp_err *err)
 {
-    double begin = os_now();
     struct apply_info info = { .n_ctx_validated = 0 };
     char *trial;
+    enter(j, &j->seconds_check);
     ZP_TRY(os_reserve_beside(j->out, &trial, err));
     zp_status status = apply_write(j->c.model, &j->p.set, j->fold, &info, trial, err);
     if (status == ZP_OK) status = check_file(&j->check, trial, &j->result, err);
     remove(trial);
     mem_free(trial);
     j->n_checks++;
-    j->seconds_check += os_now() - begin;
+    enter(j, &j->seconds_plan);
     return status;
 }
 
@@ -454,10 +461,12 @@ static zp_status run(struct job *j, char **json, zp_err *err)
         j->fold = &j->fold_memory;
     }
     uint32_t n = o->n_windows_check ? o->n_windows_check : LEAST_WINDOWS;
+    enter(j, &j->seconds_check);
     ZP_TRY(check_open(&j->check, j->base ? j->base_engine : j->c.engine, &j->c.docs, j->c.n_ctx, n,
                       n < LEAST_WINDOWS ? n : LEAST_WINDOWS, j->c.progress, err));
     ZP_TRY(get_plan(j, err));
     ZP_TRY(keep_promise(j, err));
+    enter(j, NULL);
     ZP_TRY(report(j, json, err));
     return write_final(j, err);
 }
@@ -487,6 +496,7 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     j->model = model, j->text = text, j->out = out, j->o = options;
     j->scan_options = scan_options(&options->scan);
     j->scan_options.local_window = options->plan.local_window;
+    enter(j, &j->seconds_scan);
     zp_status status = prepare(j, err);
     if (status == ZP_OK) status = run(j, json, err);
     close_job(j);
