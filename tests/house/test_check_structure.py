@@ -67,6 +67,10 @@ class Rules(unittest.TestCase):
         self.assertEqual(self.run_on({"src/model/gguf.c": "/* gguf.c: a. */\nvoid f(struct a *x)\n"
                                       "{\n    x->free(1);\n    mem_free(x);\n}\n"}), (0, []))
 
+    def test_scripts_are_executable(self):
+        self.expect({"tools/a.py": "#!/usr/bin/env python3\n"}, "tools/a.py:1", "not executable")
+        self.assertEqual(self.run_on({"tools/a.py": '"""a.py: part of others."""\n'}), (0, []))
+
     def test_real_numbers_need_numtext(self):
         text = '/* gguf.c: a. */\nvoid f(void)\n{\n    snprintf(t, 9,\n             %s, n, x);\n}\n'
         for form in ('"%g"', '"a%.*f"', '"%5.1E %%"', '"%-*.3g"'):
