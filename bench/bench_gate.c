@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mem.h"
-#include "eval/docs.h"
-#include "eval/score.h"
+#include "eval/ppl.h"
 
 struct gate {
     zp_model *model;
@@ -14,23 +12,7 @@ struct gate {
     struct docs docs;
     struct windows windows;
     struct score score;
-    float *x; /* (2, n_ctx, d_model) */
 };
-
-static zp_status score_all(struct gate *g, uint32_t n_ctx, zp_err *err)
-{
-    struct score_range range = { .begin = n_ctx / 2, .stride = 1 };
-    size_t room = (size_t)n_ctx * g->model->h.d_model;
-    ZP_ALLOC(g->x, MEM_SCRATCH, 2 * room, err, "hidden states");
-    ZP_TRY(score_open(&g->score, (uint32_t)g->windows.n, n_ctx, range, err));
-    for (uint32_t i = 0; i < g->windows.n; i++) {
-        const struct window *w = &g->windows.at[i];
-        ZP_TRY(score_hidden(g->engine, w, 0, NULL, g->x, err));
-        ZP_TRY(score_hidden(g->exact, w, 0, NULL, g->x + room, err));
-        ZP_TRY(score_window(&g->score, i, w, range, g->engine, g->x, g->exact, g->x + room, err));
-    }
-    return ZP_OK;
-}
 
 static zp_status run(struct gate *g, char **arguments, uint32_t n_windows, uint32_t n_ctx,
                      zp_err *err)
@@ -41,7 +23,8 @@ static zp_status run(struct gate *g, char **arguments, uint32_t n_windows, uint3
     ZP_TRY(zp_engine_open(&g->exact, g->model, &exact, err));
     ZP_TRY(docs_open(&g->docs, arguments[2], err));
     ZP_TRY(docs_contiguous(&g->docs, g->model, n_ctx, n_windows, &g->windows, err));
-    return score_all(g, n_ctx, err);
+    ZP_TRY(score_open(&g->score, (uint32_t)g->windows.n, n_ctx, ppl_range(n_ctx), err));
+    return ppl_score(&g->score, &g->windows, g->engine, ZP_MODE_FULL, g->exact, NULL, err);
 }
 
 static void print(struct gate *g, uint32_t n_ctx)
@@ -68,7 +51,6 @@ int main(int argc, char **argv)
     zp_status status = run(&g, argv, (uint32_t)n_windows, (uint32_t)n_ctx, &err);
     if (status == ZP_OK) print(&g, (uint32_t)n_ctx);
     else fprintf(stderr, "bench_gate: %s\n", err.message);
-    mem_free(g.x);
     score_free(&g.score);
     windows_free(&g.windows);
     docs_close(&g.docs);

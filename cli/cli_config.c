@@ -65,10 +65,10 @@ static zp_status unknown_key(struct cli *c, const char *path, const struct cli_c
     for (size_t i = 0; i < cli_n_common_options; i++)
         names[n++] = cli_common_options[i].name;
     for (size_t k = 0; k < cli_n_commands; k++) {
-        for (size_t i = 0; i < cli_commands[k].n_options && n < CLI_COUNT(names); i++) {
-            if (cmd == NULL || cmd == &cli_commands[k])
-                names[n++] = cli_commands[k].options[i].name;
-        }
+        if (cmd != NULL && cmd != &cli_commands[k])
+            continue;
+        for (size_t i = 0; i < cli_commands[k].n_options && n < CLI_COUNT(names); i++)
+            names[n++] = cli_commands[k].options[i].name;
     }
     const char *near = cli_near_miss(key, names, n);
     return cli_usage(c, "%s: unknown key \"%s\"%s%s%s", path, key, near ? "; did you mean \"" : "",

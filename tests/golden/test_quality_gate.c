@@ -4,25 +4,9 @@
  * default path against the same weights in f32: KL 0.00127 and 0.00262, dNLL 0.0015 and 0.0091). */
 #include "golden.h"
 
-#include "base/mem.h"
-#include "eval/score.h"
+#include "eval/ppl.h"
 
 enum { N_CTX = 1024, WINDOWS = 4 };
-
-static void score_all(struct score *s, const struct windows *w, zp_engine *e, zp_engine *exact)
-{
-    struct score_range range = { .begin = N_CTX / 2, .stride = 1 };
-    size_t room = (size_t)N_CTX * e->model->h.d_model;
-    float *x = malloc(2 * room * sizeof *x);
-    assert_non_null(x);
-    GOLDEN_OK(score_open(s, (uint32_t)w->n, N_CTX, range, err));
-    for (uint32_t i = 0; i < w->n; i++) {
-        GOLDEN_OK(score_hidden(e, &w->at[i], 0, NULL, x, err));
-        GOLDEN_OK(score_hidden(exact, &w->at[i], 0, NULL, x + room, err));
-        GOLDEN_OK(score_window(s, i, &w->at[i], range, e, x, exact, x + room, err));
-    }
-    free(x);
-}
 
 static void check_gate(const char *file, double peer_kl, double peer_dnll)
 {
@@ -35,7 +19,8 @@ static void check_gate(const char *file, double peer_kl, double peer_dnll)
     GOLDEN_OK(docs_open(&docs, ZP_TEST_DATA "/prose.txt", err));
     GOLDEN_OK(docs_contiguous(&docs, m, N_CTX, WINDOWS, &w, err));
     assert_int_equal(w.n, WINDOWS);
-    score_all(&s, &w, e, exact);
+    GOLDEN_OK(score_open(&s, (uint32_t)w.n, N_CTX, ppl_range(N_CTX), err));
+    GOLDEN_OK(ppl_score(&s, &w, e, ZP_MODE_FULL, exact, NULL, err));
     double kl = score_average(s.kl, WINDOWS), nll = score_average(s.nll, WINDOWS);
     double base = score_average(s.nll_base, WINDOWS), top1 = score_average(s.top1, WINDOWS);
     double dnll = fabs(nll - base), limit = fmax(0.002, 1.3 * peer_dnll);
