@@ -137,7 +137,8 @@ const size_t cli_n_exit_codes = CLI_COUNT(cli_exit_codes);
 const char cli_error_document[] =
     "A command that fails with --json and has printed no document yet prints this one, and the "
     "message on stderr as well: {\"error\": {\"code\": \"ZP_BAD_FILE\", \"exit\": 3, "
-    "\"message\": \"...\"}}.";
+    "\"message\": \"...\"}}. One that a signal ends at once, or whose model file shrinks while in "
+    "use, prints none.";
 static const char sources[] =
     "Each option can also be given in the environment (--ctx-size as ZEROPE_CTX_SIZE) or in a "
     "config file "

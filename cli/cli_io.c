@@ -4,6 +4,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -188,6 +189,10 @@ static ssize_t write_output(void *cookie, const char *data, size_t size)
         ssize_t n = write(STDOUT_FILENO, data + done, size - done);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && errno == EAGAIN) { /* a reader made the pipe non-blocking */
+            poll(&(struct pollfd){ .fd = STDOUT_FILENO, .events = POLLOUT }, 1, -1);
+            continue;
+        }
         if (n < 0) {
             write_errno = write_errno != 0 ? write_errno : errno;
             return (ssize_t)done;

@@ -9,6 +9,7 @@
 #include "cli.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -30,7 +31,10 @@ static void on_signal(int number)
 static void on_bus_error(int number)
 {
     static const char text[] = "zerope: error: a mapped file shrank or its disk failed\n";
+    static atomic_flag said = ATOMIC_FLAG_INIT;
     (void)number;
+    while (atomic_flag_test_and_set(&said)) /* another thread is on its way out */
+        pause();
     ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
     (void)written;
     _exit(3);
