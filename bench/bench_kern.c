@@ -163,7 +163,7 @@ static void bench_product(struct bench *b, uint32_t type, size_t n_out, size_t n
     kern_act_place(&x, q, MOST_TOK, n_in);
     x.f32 = in;
     x.f32_stride = n_in;
-    b->t.act_quantize(&x, 0, MOST_TOK);
+    kern_act_quantize_rows(b->t.act_quantize, &x, 0, MOST_TOK);
     bool is_int = m.form == KERN_Q8 || m.form == KERN_Q4;
     for (size_t i = 0; i < ZP_COUNT(batches); i++) {
         double best = 1e9;
@@ -233,7 +233,7 @@ static void bench_attention(struct bench *b, bool is_bf16, size_t d, size_t rows
     struct kern_attend a = { .d = d,
                              .n_rows = rows,
                              .q = q,
-                             .q_stride = d,
+                             .q_stride = d * (is_bf16 ? 2 : 4),
                              .lo = lo,
                              .hi = hi,
                              .m = state,
@@ -292,7 +292,7 @@ static void row_call(const struct kern_table *t, struct row_room *r, int op, siz
     case 4: t->add_scaled(r->z, r->y, 0.5f, n); break;
     case 5: t->expsum(r->x, n, &r->max, &r->sum); break;
     case 6: t->kl_row(r->x, 1, 1, r->y, 1, 1, n); break;
-    case 7: t->act_quantize(&r->act, 0, 1); break;
+    case 7: kern_act_quantize_rows(t->act_quantize, &r->act, 0, 1); break;
     case 8: t->kv_append_bf16(r->k, r->v, 5, r->x, r->y, n / 2); break;
     case 9: t->kv_append_f32(r->k, r->v, 5, r->x, r->y, n / 2); break;
     default: t->attend_merge(&r->max, &r->max, r->z, r->max, 1, r->y, n); break;

@@ -7,6 +7,8 @@
 #define ZP_NOINLINE __attribute__((noinline))
 #define ZP_ALIGN(n) __attribute__((aligned(n)))
 #define ZP_RESTRICT restrict
+/* Brings the line at p into the second-level cache. */
+#define ZP_PREFETCH(p) __builtin_prefetch(p, 0, 2)
 #define ZP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define ZP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 /* Before a loop with a small constant count that must disappear (arrays of registers). */

@@ -13,6 +13,9 @@
 #include <sys/mman.h>
 
 #include "compiler.h"
+#if ZP_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
 
 #define HEADER_BYTES 64
 #define HEADER_MAGIC 0x7a65726f70652121u
@@ -161,9 +164,21 @@ void *mem_alloc_huge(enum mem_tag tag, size_t size)
     return base;
 }
 
+void mem_guard(void *p, size_t size)
+{
+#if ZP_ASAN
+    ASAN_POISON_MEMORY_REGION(p, size);
+#else
+    ZP_UNUSED(p), ZP_UNUSED(size);
+#endif
+}
+
 void mem_free_huge(enum mem_tag tag, void *p, size_t size)
 {
     if (p == NULL) return;
+#if ZP_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(p, size);
+#endif
     munmap(p, size == 0 ? 1 : size);
     count_given(tag, size);
 }

@@ -44,6 +44,9 @@ void mem_free(void *p);  /* NULL is fine; the block knows its tag and size */
  * mem_free_huge(p, size). */
 void *mem_alloc_huge(enum mem_tag tag, size_t size);
 void mem_free_huge(enum mem_tag tag, void *p, size_t size);
+/* Bytes of a block from mem_alloc_huge that nobody may touch: the address sanitizer then reports
+ * whoever runs over the end of a part of the block. Does nothing without it. */
+void mem_guard(void *p, size_t size);
 
 void mem_stats_read(struct mem_stats *out);
 const char *mem_tag_name(enum mem_tag tag);

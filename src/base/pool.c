@@ -2,8 +2,8 @@
  * os.c the only POSIX.
  * A signal is a value on its own cache line with one writer; waiters watch it for about 30 us, then
  * sleep in the kernel.
- * P1 a signal's value changes only when everyone who waits for the old one has gone on: waiting for
- *    equality is enough.
+ * P1 a signal's value only grows (modulo 2^32): whoever waits for a value may find a later one, as
+ *    a worker can be one barrier ahead of another that has not looked yet.
  * P2 the writer stores the value before it reads `sleepers`, a waiter counts itself before it
  *    re-reads the value
  *    (both sequentially consistent): either the writer sees the sleeper, or the sleeper sees the
@@ -48,7 +48,6 @@ struct worker {
 
 struct pool {
     struct event go;      /* number of the current run */
-    struct event release; /* phase all may leave */
     pool_fn fn;           /* valid while a run is on; NULL tells workers to end */
     void *arg;
     uint32_t n_threads, runs;
@@ -72,9 +71,14 @@ static void relax(void)
 #endif
 }
 
+static bool is_past(uint32_t seen, uint32_t value)
+{
+    return (int32_t)(seen - value) >= 0; // P1
+}
+
 static bool reached(struct event *e, uint32_t value)
 {
-    return atomic_load_explicit(&e->value, memory_order_acquire) == value;
+    return is_past(atomic_load_explicit(&e->value, memory_order_acquire), value);
 }
 
 static bool spin_until(struct event *e, uint32_t value, int64_t spin_ns)
@@ -97,7 +101,7 @@ static void event_wait(struct event *e, uint32_t value, int64_t spin_ns)
     atomic_fetch_add(&e->sleepers, 1); // P2
     for (;;) {
         uint32_t seen = atomic_load(&e->value);
-        if (seen == value) break;
+        if (is_past(seen, value)) break;
         /* Returns at once if the value is no longer `seen`; spurious wake-ups only loop. */
         syscall(SYS_futex, &e->value, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
     }
@@ -109,12 +113,6 @@ static void event_post(struct event *e, uint32_t value)
     atomic_store(&e->value, value);
     if (atomic_load(&e->sleepers) != 0) // P2
         syscall(SYS_futex, &e->value, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-static void gather(struct pool *p, uint32_t phase)
-{
-    for (uint32_t t = 1; t < p->n_threads; t++)
-        event_wait(&p->workers[t].arrived, phase, p->spin_ns);
 }
 
 static void *work(void *arg)
@@ -129,6 +127,23 @@ static void *work(void *arg)
     }
 }
 
+void pool_arrive(struct pool *p, uint32_t thread)
+{
+    if (p->n_threads > 1) event_post(&p->workers[thread].arrived, ++p->workers[thread].phase);
+}
+
+void pool_wait(struct pool *p, uint32_t thread)
+{
+    for (uint32_t t = 0; t < p->n_threads; t++)
+        if (t != thread) event_wait(&p->workers[t].arrived, p->workers[thread].phase, p->spin_ns);
+}
+
+void pool_barrier(struct pool *p, uint32_t thread)
+{
+    pool_arrive(p, thread);
+    pool_wait(p, thread);
+}
+
 void pool_run(struct pool *p, pool_fn fn, void *arg)
 {
     if (p->n_threads == 1) {
@@ -139,20 +154,8 @@ void pool_run(struct pool *p, pool_fn fn, void *arg)
     p->arg = arg;
     event_post(&p->go, ++p->runs);
     fn(arg, 0, p->n_threads);
-    gather(p, ++p->workers[0].phase);
-}
-
-void pool_barrier(struct pool *p, uint32_t thread)
-{
-    if (p->n_threads == 1) return;
-    uint32_t phase = ++p->workers[thread].phase;
-    if (thread != 0) {
-        event_post(&p->workers[thread].arrived, phase);
-        event_wait(&p->release, phase, p->spin_ns);
-        return;
-    }
-    gather(p, phase);
-    event_post(&p->release, phase);
+    p->workers[0].phase++;
+    pool_wait(p, 0);
 }
 
 uint32_t pool_threads(const struct pool *p)

@@ -19,8 +19,11 @@ void pool_close(struct pool *p);
 uint32_t pool_threads(const struct pool *p);
 /* Runs fn(arg, thread, n) on every worker and returns when all are done. */
 void pool_run(struct pool *p, pool_fn fn, void *arg);
-/* Inside fn: all workers wait for each other. */
+/* Inside fn: all workers wait for each other. The same in two steps: between them a worker may do
+ * what others do not wait for, such as fetching what it will read next. */
 void pool_barrier(struct pool *p, uint32_t thread);
+void pool_arrive(struct pool *p, uint32_t thread);
+void pool_wait(struct pool *p, uint32_t thread);
 
 /* Static split of [0, n) in multiples of `grain`: worker `thread` of `n_threads` owns [*begin,
  * *end). */

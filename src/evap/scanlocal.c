@@ -300,7 +300,7 @@ static void attend_rows(struct scanlocal *s, uint32_t kv, struct room *r, uint32
     struct kern_attend a = { .d = 2 * d,
                              .n_rows = n,
                              .q = r->q,
-                             .q_stride = 2 * d,
+                             .q_stride = 2 * d * sizeof *r->q,
                              .lo = r->lo,
                              .hi = r->hi,
                              .n_sink = sinks,

@@ -14,6 +14,7 @@
  *               |scale q| + |min|, activations as quantised
  *   ATTEND(c)   |error of o / l| <= c * 2^-24 * (2 + S) * max |v|, S = largest sum of |q_i k_i| and
  *               |bias| of a visible position
+ *   ATTEND_BF16(c)  the same and 2^-8 max |v|: the weights' rounding
  *   REL, ABS    relative, absolute error */
 #ifndef KERN_KERN_H
 #define KERN_KERN_H
@@ -29,15 +30,44 @@ enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_LEVEL_COUNT };
 /* Each operation kind has a function type (kern_x_op, for declarations) and a pointer type
  * (kern_x_fn, for tables). */
 
-/* Rows [t0, t1) of a->f32 into q, scale, sum16. Per group of 32: q = round-to-even(x * (127 /
- * max)), scale = max / 127; a group whose max is below 1e-30 gives zeros; one that holds NaN or
- * infinity gives q = 0 and scale = NaN. EXACT. */
-typedef void kern_act_quantize_op(struct kern_act *a, size_t t0, size_t t1);
+/* Columns [k0, k1) of rows [t0, t1) into q, its scales and sums from x (t1 - t0, k1 - k0), row
+ * distance x_stride. k0 is a multiple of 32, k1 too or equals n_in; then the padding is written as
+ * well. Per group of 32: q = round-to-even(x * (127 / max)), scale = max / 127; a group whose max
+ * is below 1e-30 gives zeros; one that holds NaN or infinity gives q = 0 and scale = NaN. EXACT. */
+struct kern_part {
+    size_t t0, t1, k0, k1;
+};
+typedef void kern_act_quantize_op(struct kern_act *a, struct kern_part part, const float *x,
+                                  size_t x_stride);
 typedef kern_act_quantize_op *kern_act_quantize_fn;
+/* Where the results of one group of 32 go. */
+struct kern_group {
+    int8_t *q; /* (32) */
+    float *scale, *scaled32;
+    int32_t *minus32, *sum16; /* sum16 (2) */
+};
+ZP_INLINE struct kern_group kern_group_at(const struct kern_act *a, size_t t, size_t g)
+{
+    size_t at = t * (a->stride / 32) + g;
+    return (struct kern_group){ a->q + at * 32, a->scale + at, a->scaled32 + at, a->minus32 + at,
+                                a->sum16 + at * 2 };
+}
+/* Groups of 32 behind the last one that a part writes: with the last column come the padding's. */
+ZP_INLINE size_t kern_part_groups(const struct kern_act *a, struct kern_part part)
+{
+    return part.k1 == a->n_in ? a->stride / 32 : part.k1 / 32;
+}
+/* Whole rows [t0, t1) of a->f32. */
+ZP_INLINE void kern_act_quantize_rows(kern_act_quantize_fn quantize, struct kern_act *a, size_t t0,
+                                      size_t t1)
+{
+    quantize(a, (struct kern_part){ t0, t1, 0, a->n_in }, a->f32 + t0 * a->f32_stride,
+             a->f32_stride);
+}
 
 /* y[t * y_stride + r] = sum_k W[r][k] x[t][k] for rows [row_begin, row_end) and all n_tok tokens.
  * row_begin is a multiple of 16; row_end too or equals n_out. Nothing is read or written outside
- * those rows and tokens. Float forms read x->f32, quantised forms x->q, scale, sum16: for each
+ * those rows and tokens. Float forms read x->f32, quantised forms the rest: for each
  * k-group of the weights, in ascending k,
  *   acc = acc + (int_dot * scale_x) * scale_w
  *   acc = acc + (scale_x * sum_x) * min_w        if has_min */
@@ -58,8 +88,8 @@ typedef kern_gemm_op *kern_gemm_fn;
 enum { KERN_TILE = 64, KERN_SEGMENT = 1024 };
 struct kern_attend {
     size_t d, n_rows;
-    const float *q; /* (n_rows, d), softmax scale already in; row distance q_stride */
-    size_t q_stride;
+    const void *q; /* (n_rows, d), softmax scale already in: f32, or bf16 with bf16 tiles */
+    size_t q_stride; /* bytes from row to row */
     const uint32_t *lo, *hi; /* (n_rows) */
     uint32_t n_sink;
     const float *const *bias;  /* (n_rows) or NULL */
@@ -68,7 +98,9 @@ struct kern_attend {
     size_t tile_begin, tile_end;
     float *m, *l, *o; /* (n_rows), (n_rows), (n_rows, d) */
 };
-/* bf16 values are widened exactly, the rest is f32. NaN in q makes its row NaN. */
+/* f32: all in f32. bf16: products of bf16 pairs are exact and added to f32, the odd one of a pair
+ * first; weights exp(s - m) are rounded to bf16 (nearest even) before l and o take them. NaN in q
+ * makes its row NaN. */
 typedef void kern_attend_op(const struct kern_attend *a);
 typedef kern_attend_op *kern_attend_fn;
 /* Merges segment state b into a: both (m, l, o (d)); ascending segments. EXACT. */

@@ -12,7 +12,7 @@ static size_t round_up(size_t n, size_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-static bool is_quantised(const struct kern_mat *m)
+bool kern_mat_is_quantised(const struct kern_mat *m)
 {
     return m->form == KERN_Q8 || m->form == KERN_Q4;
 }
@@ -61,7 +61,7 @@ zp_status kern_mat_plan(struct kern_mat *m, uint32_t file_type, size_t n_out, si
                n_in);
     *m = (struct kern_mat){ .n_out = n_out, .n_in = n_in };
     choose_form(m, t, exact);
-    if (is_quantised(m))
+    if (kern_mat_is_quantised(m))
         m->row_group_bytes = round_up(n_in, PACK_BLOCK) / PACK_BLOCK * pack_block_of(m).bytes;
     else m->row_group_bytes = round_up(n_in * PACK_ROWS * (m->form == KERN_F32 ? 4 : 2), 64);
     return ZP_OK;
@@ -77,7 +77,8 @@ size_t kern_mat_bytes(const struct kern_mat *m)
 size_t kern_mat_pack_scratch(const struct kern_mat *m)
 {
     size_t n_pad = round_up(m->n_in, PACK_BLOCK);
-    if (is_quantised(m)) return PACK_ROWS * (n_pad + 2 * sizeof(float) * (n_pad / m->k_group));
+    if (kern_mat_is_quantised(m))
+        return PACK_ROWS * (n_pad + 2 * sizeof(float) * (n_pad / m->k_group));
     return PACK_ROWS * n_pad * sizeof(float);
 }
 
@@ -152,7 +153,7 @@ void kern_mat_pack(struct kern_mat *m, const uint8_t *src, uint32_t file_type,
 {
     const struct quant_traits *t = quant_traits_find(file_type);
     size_t n_pad = round_up(m->n_in, PACK_BLOCK), row_bytes = quant_row_bytes(t, m->n_in);
-    size_t groups = is_quantised(m) ? n_pad / m->k_group : 0;
+    size_t groups = kern_mat_is_quantised(m) ? n_pad / m->k_group : 0;
     uint8_t *q = scratch;
     float *rows = scratch, *scale = (float *)(void *)(q + PACK_ROWS * n_pad),
           *min = scale + PACK_ROWS * groups;
@@ -164,13 +165,13 @@ void kern_mat_pack(struct kern_mat *m, const uint8_t *src, uint32_t file_type,
             const uint8_t *from = source_row(m, src, row_bytes, row_map, g * PACK_ROWS + r);
             if (from == NULL) continue; /* P2 */
             if (m->form == KERN_F32) quant_dequantize_row(t, from, rows + r * n_pad, m->n_in);
-            else if (is_quantised(m))
+            else if (kern_mat_is_quantised(m))
                 quant_unpack_affine(t, from, m->n_in, q + r * n_pad, scale + r * groups,
                                     min + r * groups);
             else memcpy(halves + r * n_pad, from, m->n_in * 2);
         }
         if (m->form == KERN_F32) pack_f32(rows, n_pad, m->n_in, (float *)(void *)out);
-        else if (is_quantised(m)) pack_blocks(m, q, scale, min, out);
+        else if (kern_mat_is_quantised(m)) pack_blocks(m, q, scale, min, out);
         else pack_u16(halves, n_pad, m->n_in, (uint16_t *)(void *)out);
     }
 }
@@ -204,7 +205,7 @@ void kern_mat_unpack_row(const struct kern_mat *m, size_t row, float *out)
 {
     const uint8_t *group = m->data + row / PACK_ROWS * m->row_group_bytes;
     size_t r = row % PACK_ROWS;
-    if (is_quantised(m)) {
+    if (kern_mat_is_quantised(m)) {
         unpack_quantised(m, group, r, out);
     } else if (m->form == KERN_F32) {
         const float *w = (const float *)(const void *)group;
@@ -224,28 +225,45 @@ void kern_mat_set_row_f32(struct kern_mat *m, size_t row, const float *values)
     for (size_t k = 0; k < m->n_in; k++) w[k * PACK_ROWS + row % PACK_ROWS] = values[k];
 }
 
-static size_t act_scale_at(size_t n_tok, size_t stride)
-{
-    return n_tok * stride;
-}
+/* Bytes of one row of each of the five arrays; each array begins at a multiple of 64. */
+enum { ACT_ARRAYS = 5 };
 
-static size_t act_sum_at(size_t n_tok, size_t stride)
+static void act_rows(size_t stride, size_t bytes[ACT_ARRAYS])
 {
-    return round_up(n_tok * stride + n_tok * (stride / 32) * sizeof(float), 64);
+    size_t per32 = stride / 32 * 4;
+    const size_t rows[ACT_ARRAYS] = { stride, per32, per32, per32, 2 * per32 };
+    memcpy(bytes, rows, sizeof rows);
 }
 
 size_t kern_act_bytes(size_t n_tok, size_t n_in)
 {
-    size_t stride = round_up(n_in, PACK_BLOCK);
-    return round_up(act_sum_at(n_tok, stride) + n_tok * (stride / 16) * sizeof(int32_t), 64);
+    size_t rows[ACT_ARRAYS], bytes = 0;
+    act_rows(round_up(n_in, PACK_BLOCK), rows);
+    for (int i = 0; i < ACT_ARRAYS; i++) bytes += round_up(n_tok * rows[i], 64);
+    return bytes;
 }
 
 void kern_act_place(struct kern_act *a, void *memory, size_t n_tok, size_t n_in)
 {
-    uint8_t *at = memory;
+    size_t rows[ACT_ARRAYS];
+    uint8_t *at[ACT_ARRAYS + 1] = { memory };
     a->n_in = n_in;
     a->stride = round_up(n_in, PACK_BLOCK);
-    a->q = (int8_t *)at;
-    a->scale = (float *)(void *)(at + act_scale_at(n_tok, a->stride));
-    a->sum16 = (int32_t *)(void *)(at + act_sum_at(n_tok, a->stride));
+    act_rows(a->stride, rows);
+    for (int i = 0; i < ACT_ARRAYS; i++) at[i + 1] = at[i] + round_up(n_tok * rows[i], 64);
+    a->q = (int8_t *)at[0];
+    a->scale = (float *)(void *)at[1];
+    a->scaled32 = (float *)(void *)at[2];
+    a->minus32 = (int32_t *)(void *)at[3];
+    a->sum16 = (int32_t *)(void *)at[4];
+}
+
+void kern_act_copy_row(struct kern_act *a, size_t t, const struct kern_act *b, size_t u)
+{
+    size_t bytes[ACT_ARRAYS];
+    void *const to[ACT_ARRAYS] = { a->q, a->scale, a->scaled32, a->minus32, a->sum16 };
+    const void *const from[ACT_ARRAYS] = { b->q, b->scale, b->scaled32, b->minus32, b->sum16 };
+    act_rows(a->stride, bytes);
+    for (int i = 0; i < ACT_ARRAYS; i++)
+        memmove((uint8_t *)to[i] + t * bytes[i], (const uint8_t *)from[i] + u * bytes[i], bytes[i]);
 }

@@ -40,6 +40,8 @@ struct kern_mat {
 zp_status kern_mat_plan(struct kern_mat *m, uint32_t file_type, size_t n_out, size_t n_in,
                         bool exact, zp_err *err);
 size_t kern_mat_bytes(const struct kern_mat *m);
+/* Whether products with it read quantised activations, or f32 ones. */
+bool kern_mat_is_quantised(const struct kern_mat *m);
 /* Packs row groups [group_begin, group_end) from file rows (row r at src + r * row bytes of
  * file_type); threads may pack disjoint ranges. row_map (n_out entries or NULL): packed row i comes
  * from source row row_map[i]. scratch: kern_mat_pack_scratch(m) bytes, 64-byte aligned, one per
@@ -61,18 +63,22 @@ struct pack_block {
 struct pack_block pack_block_of(const struct kern_mat *m);
 
 /* ---- activations -----------------------------------------------------------------------------
- * One row a token. Quantised per token in groups of 32 of k; sums of q per 16 serve offsets and
- * mins. Float forms read f32 only. */
+ * One row a token. Quantised per token in groups of 32 of k. Sums of q serve offsets and mins:
+ * sum16 and minus32 as they are, scaled32 times the scale. Float forms read f32 only. */
 struct kern_act {
     size_t n_in, stride; /* true width; padded width = multiple of 64 */
     const float *f32;    /* (n_tok, n_in), row distance f32_stride */
     size_t f32_stride;
-    int8_t *q;      /* (n_tok, stride), padding zero */
-    float *scale;   /* (n_tok, stride / 32) */
-    int32_t *sum16; /* (n_tok, stride / 16) */
+    int8_t *q;        /* (n_tok, stride), padding zero */
+    float *scale;     /* (n_tok, stride / 32) */
+    float *scaled32;  /* (n_tok, stride / 32): scale * sum of q */
+    int32_t *minus32; /* (n_tok, stride / 32): - sum of q */
+    int32_t *sum16;   /* (n_tok, stride / 16): sum of q */
 };
-/* For q, scale and sum16 together; a multiple of 64. The memory is 64-byte aligned. */
+/* For all but f32 together; a multiple of 64. The memory is 64-byte aligned. */
 size_t kern_act_bytes(size_t n_tok, size_t n_in);
 void kern_act_place(struct kern_act *a, void *memory, size_t n_tok, size_t n_in);
+/* Row t of a becomes a copy of row u of b, which has the same width; f32 is not touched. */
+void kern_act_copy_row(struct kern_act *a, size_t t, const struct kern_act *b, size_t u);
 
 #endif

@@ -101,8 +101,8 @@ static double case_act_quantize(struct selftest *s, const char *op, kern_act_qua
     ZP_UNUSED(op), ZP_UNUSED(contract);
     fill(s, s->x, N_TOK * N_IN);
     if (!place_act(&a, &s->a, s->x) || !place_act(&b, &s->b, s->x)) return HUGE_VAL;
-    ref(&a, 0, N_TOK);
-    chosen(&b, 0, N_TOK);
+    kern_act_quantize_rows(ref, &a, 0, N_TOK);
+    kern_act_quantize_rows(chosen, &b, 0, N_TOK);
     return differing(s->a.act, s->b.act, kern_act_bytes(N_TOK, N_IN));
 }
 
@@ -147,7 +147,7 @@ static double case_gemm(struct selftest *s, const char *op, kern_gemm_fn ref, ke
     double worst = 0, c = allowance(contract) * 0x1p-24 * (2 + sqrt(N_IN));
     fill(s, s->x, N_TOK * N_IN);
     if (!pack_matrix(s, type_of_gemm(op), &m) || !place_act(&x, &s->a, s->x)) return HUGE_VAL;
-    s->ref->act_quantize(&x, 0, N_TOK);
+    kern_act_quantize_rows(s->ref->act_quantize, &x, 0, N_TOK);
     ref(&m, 0, N_OUT, &x, N_TOK, s->a.y, N_OUT);
     chosen(&m, 0, N_OUT, &x, N_TOK, s->b.y, N_OUT);
     for (size_t r = 0; r < N_OUT; r++) {
@@ -191,7 +191,8 @@ static double case_kv_append(struct selftest *s, const char *op, kern_kv_append_
 }
 
 /* Rows see different parts of the tiles: sinks, a window, up to the last written position. */
-static void attend_side(struct selftest *s, kern_attend_fn attend, struct side *side)
+static void attend_side(struct selftest *s, kern_attend_fn attend, struct side *side, const void *q,
+                        size_t size)
 {
     static const uint32_t lo[N_ROWS] = { 0, 0, 20, 66, 90 }, hi[N_ROWS] = { 1, 64, 80, 100, 119 };
     const void *k[N_TILES], *v[N_TILES];
@@ -200,8 +201,8 @@ static void attend_side(struct selftest *s, kern_attend_fn attend, struct side *
     memset(side->o, 0, sizeof side->o);
     struct kern_attend a = { .d = D_HEAD,
                              .n_rows = N_ROWS,
-                             .q = s->x,
-                             .q_stride = D_HEAD,
+                             .q = q,
+                             .q_stride = D_HEAD * size,
                              .lo = lo,
                              .hi = hi,
                              .n_sink = 3,
@@ -220,9 +221,10 @@ static double case_attend(struct selftest *s, const char *op, kern_attend_fn ref
     bool half = strstr(op, "bf16") != NULL;
     append_all(s, half ? s->ref->kv_append_bf16 : s->ref->kv_append_f32, &s->a);
     fill(s, s->x, N_ROWS * D_HEAD);
-    for (size_t i = 0; i < N_ROWS * D_HEAD; i++) s->x[i] *= 0.2f;
-    attend_side(s, ref, &s->a);
-    attend_side(s, chosen, &s->b);
+    uint16_t pairs[N_ROWS * D_HEAD];
+    for (size_t i = 0; i < N_ROWS * D_HEAD; i++) pairs[i] = f32_to_bf16(s->x[i] *= 0.2f);
+    attend_side(s, ref, &s->a, half ? (const void *)pairs : s->x, half ? 2 : 4);
+    attend_side(s, chosen, &s->b, half ? (const void *)pairs : s->x, half ? 2 : 4);
     double worst = 0, most_q = 0;
     for (size_t i = 0; i < N_ROWS * D_HEAD; i++) {
         double a = (double)s->a.o[i] / (double)s->a.l[i / D_HEAD];
@@ -232,7 +234,8 @@ static double case_attend(struct selftest *s, const char *op, kern_attend_fn ref
         worst = fmax(worst, fabs(a - b));
     }
     /* ATTEND(c) with |k|, |v| of some units and a generous mean of |q k| */
-    return worst / (allowance(contract) * 0x1p-24 * (2 + D_HEAD * most_q));
+    double most = allowance(contract) * 0x1p-24 * (2 + D_HEAD * most_q);
+    return worst / (half ? most + 0x1p-8 : most);
 }
 
 static double case_attend_merge(struct selftest *s, const char *op, kern_attend_merge_fn ref,

@@ -9,22 +9,25 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "model/attend.h"
+#include "model/scratch.h"
 
 enum { BLOCK_ROWS = 48, SEGMENT_TILES = KERN_SEGMENT / KERN_TILE, SPLIT_BLOCKS = 4 };
 
 struct block {
-    uint32_t run, token, n_tok, kv;
-}; /* tokens [token, token + n_tok) of the batch, one KV head */
+    uint32_t run, token, n_tok, kv; /* tokens [token, token + n_tok) of the batch, one KV head */
+    uint32_t row; /* rows of the blocks before it: where its partial states begin */
+};
 
 struct state {
     float *m, *l, *o;
-}; /* (BLOCK_ROWS), (BLOCK_ROWS), (BLOCK_ROWS, d) */
+}; /* (rows), (rows), (rows, d) */
 
 struct thread_room {
-    float *q;           /* (BLOCK_ROWS, d) */
-    uint32_t *lo, *hi;  /* (BLOCK_ROWS) */
-    const float **bias; /* (BLOCK_ROWS) */
+    float *q;           /* (most rows of a block, d), as wide as the tiles; then a token's heads */
+    uint32_t *lo, *hi;  /* (most rows) */
+    const float **bias; /* (most rows) */
     struct state part, whole;
 };
 
@@ -34,10 +37,8 @@ struct attend {
     size_t n_blocks, n_tasks;
     bool split;        /* a task is one segment of a block */
     size_t n_segments; /* of the batch's longest sequence */
-    size_t room;       /* segments of n_ctx positions: partial states a block */
-    float *partial;    /* (SPLIT_BLOCKS * threads, room, state) */
+    float *partial;    /* (split_rows, segments of n_ctx positions, d + 2) */
     atomic_size_t next;
-    uint8_t *memory;
 };
 
 static size_t rows_of_block(const struct hparams *h)
@@ -46,35 +47,17 @@ static size_t rows_of_block(const struct hparams *h)
     return group > BLOCK_ROWS ? group : BLOCK_ROWS;
 }
 
-static size_t state_floats(const struct hparams *h)
-{
-    return rows_of_block(h) * (h->d_head + 2);
-}
-
-static size_t room_bytes(const struct hparams *h)
-{
-    size_t rows = rows_of_block(h);
-    size_t bytes =
-        rows * h->d_head * 4 + rows * 8 + rows * sizeof(float *) + 2 * state_floats(h) * 4;
-    return (bytes + 63) / 64 * 64;
-}
-
 static size_t segments_for(uint32_t n_positions)
 {
     return ((size_t)n_positions + KERN_SEGMENT - 1) / KERN_SEGMENT;
 }
 
-static size_t block_capacity(const struct forward *f)
+/* Rows for which partial states are kept: a lone batch, or a few blocks for each thread. */
+static size_t split_rows(const struct forward *f)
 {
-    return (size_t)f->micro_batch * f->h->n_kv; /* worst case: every token its own run */
-}
-
-uint64_t attend_plan(const struct hparams *h, uint32_t micro_batch, uint32_t n_ctx,
-                     uint32_t n_threads)
-{
-    return sizeof(struct attend) + (uint64_t)micro_batch * h->n_kv * sizeof(struct block) +
-           n_threads * (sizeof(struct thread_room) + (uint64_t)room_bytes(h)) +
-           SPLIT_BLOCKS * n_threads * (uint64_t)segments_for(n_ctx) * state_floats(h) * 4;
+    size_t lone = (size_t)FORWARD_LONE * f->h->n_head,
+           few = SPLIT_BLOCKS * f->n_threads * rows_of_block(f->h) / 2;
+    return lone > few ? lone : few;
 }
 
 static struct state state_at(float *memory, size_t rows)
@@ -82,45 +65,37 @@ static struct state state_at(float *memory, size_t rows)
     return (struct state){ memory, memory + rows, memory + 2 * rows };
 }
 
-static void place_room(struct thread_room *r, uint8_t *memory, const struct hparams *h)
+static size_t state_bytes(const struct hparams *h, size_t rows)
 {
-    size_t rows = rows_of_block(h);
-    r->bias = (const float **)(void *)memory;
-    r->q = (float *)(void *)(memory + rows * sizeof(float *));
-    r->lo = (uint32_t *)(void *)(r->q + rows * h->d_head);
-    r->hi = r->lo + rows;
-    float *states = (float *)(void *)(r->hi + rows);
-    r->part = state_at(states, rows);
-    r->whole = state_at(states + state_floats(h), rows);
+    return rows * (h->d_head + 2) * sizeof(float);
 }
 
-zp_status attend_open(struct forward *f, zp_err *err)
+static void place_room(struct forward *f, uint32_t thread)
 {
-    uint32_t n = pool_threads(f->pool);
-    struct attend *a = mem_zalloc(MEM_SCRATCH, sizeof *a);
-    ZP_FAIL_IF(!a, err, ZP_NO_MEMORY, "not enough memory for attention scratch");
+    size_t rows = rows_of_block(f->h);
+    struct thread_room r;
+    r.q = scratch_take(f, rows * f->h->d_head * sizeof(float));
+    r.lo = scratch_take(f, rows * sizeof *r.lo);
+    r.hi = scratch_take(f, rows * sizeof *r.hi);
+    r.bias = scratch_take(f, rows * sizeof *r.bias);
+    float *part = scratch_take(f, state_bytes(f->h, rows));
+    float *whole = scratch_take(f, state_bytes(f->h, rows));
+    if (!f->scratch) return;
+    r.part = state_at(part, rows);
+    r.whole = state_at(whole, rows);
+    f->attend->rooms[thread] = r;
+}
+
+void attend_place(struct forward *f)
+{
+    struct attend *a = scratch_take(f, sizeof *a);
+    size_t most_blocks = (size_t)f->micro_batch * f->h->n_kv; /* every token its own run */
+    struct thread_room *rooms = scratch_take(f, f->n_threads * sizeof *rooms);
+    struct block *blocks = scratch_take(f, most_blocks * sizeof *blocks);
+    float *partial = scratch_take(f, segments_for(f->n_ctx) * state_bytes(f->h, split_rows(f)));
     f->attend = a;
-    a->room = segments_for(f->n_ctx);
-    ZP_ALLOC(a->rooms, MEM_SCRATCH, n, err, "attention scratch");
-    ZP_ALLOC(a->memory, MEM_SCRATCH, n * room_bytes(f->h), err, "attention scratch");
-    ZP_ALLOC(a->partial, MEM_SCRATCH, SPLIT_BLOCKS * n * a->room * state_floats(f->h), err,
-             "attention scratch");
-    ZP_ALLOC(a->blocks, MEM_SCRATCH, block_capacity(f), err, "attention scratch");
-    f->scratch_bytes += attend_plan(f->h, f->micro_batch, f->n_ctx, n);
-    for (uint32_t i = 0; i < n; i++)
-        place_room(&a->rooms[i], a->memory + i * room_bytes(f->h), f->h);
-    return ZP_OK;
-}
-
-void attend_free(struct forward *f)
-{
-    if (!f->attend) return;
-    mem_free(f->attend->rooms);
-    mem_free(f->attend->memory);
-    mem_free(f->attend->partial);
-    mem_free(f->attend->blocks);
-    mem_free(f->attend);
-    f->attend = NULL;
+    if (a) a->rooms = rooms, a->blocks = blocks, a->partial = partial;
+    for (uint32_t i = 0; i < f->n_threads; i++) place_room(f, i);
 }
 
 /* ---- rows of a block ------------------------------------------------------------------------- */
@@ -138,6 +113,7 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
     const struct position *p = f->position;
     struct position_sight sight = sight_of(f, layer, b->kv);
     uint32_t group = p->n_head / p->n_kv, d = p->d_head;
+    uint16_t *pairs = (uint16_t *)(void *)r->q;
     size_t row = 0;
     for (uint32_t i = 0; i < b->n_tok; i++) {
         uint32_t at = f->token_at[b->token + i];
@@ -147,7 +123,10 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
             uint32_t head = b->kv * group + g;
             float s = position_query_scale(p, layer, head, n_visible);
             const float *q = f->q + ((size_t)(b->token + i) * p->n_head + head) * d;
-            for (uint32_t c = 0; c < d; c++) r->q[row * d + c] = q[c] * s;
+            if (f->element == 4)
+                for (uint32_t c = 0; c < d; c++) r->q[row * d + c] = q[c] * s;
+            else
+                for (uint32_t c = 0; c < d; c++) pairs[row * d + c] = f32_to_bf16(q[c] * s);
             r->lo[row] = seen.first;
             r->hi[row] = at + 1;
             if (f->bias && f->bias[layer * p->n_head + head])
@@ -172,12 +151,12 @@ static size_t segments_of(const struct forward *f, const struct block *b)
 static void attend_segment(const struct forward *f, uint32_t layer, const struct block *b,
                            struct thread_room *r, size_t rows, size_t segment, struct state s)
 {
-    const struct kv_table *kv = f->runs[b->run].kv;
+    const struct kv_table *kv = f->batch->runs[b->run].kv;
     size_t head = (size_t)layer * f->h->n_kv + b->kv;
     struct kern_attend a = { .d = f->h->d_head,
                              .n_rows = rows,
                              .q = r->q,
-                             .q_stride = f->h->d_head,
+                             .q_stride = f->h->d_head * f->element,
                              .lo = r->lo,
                              .hi = r->hi,
                              .n_sink = sight_of(f, layer, b->kv).n_sink,
@@ -216,38 +195,56 @@ static void merge_rows(const struct forward *f, const struct state *into, const 
     }
 }
 
-static void write_heads(const struct forward *f, const struct block *b, const struct state *s)
+/* The block's columns of the next product's input, quantised where heads are whole groups. */
+static void write_heads(const struct forward *f, const struct block *b, struct thread_room *r,
+                        struct forward_rows *heads)
 {
-    uint32_t group = f->h->n_head / f->h->n_kv, d = f->h->d_head;
-    for (uint32_t i = 0; i < b->n_tok; i++)
-        for (uint32_t g = 0; g < group; g++) {
-            size_t row = (size_t)i * group + g;
-            float *out = f->heads + ((size_t)(b->token + i) * f->h->n_head + b->kv * group + g) * d;
-            for (uint32_t c = 0; c < d; c++) out[c] = s->o[row * d + c] / s->l[row];
-        }
+    size_t group = f->h->n_head / f->h->n_kv, d = f->h->d_head, width = group * d,
+           k0 = b->kv * width;
+    for (size_t i = 0; i < b->n_tok; i++) {
+        size_t t = b->token + i, row = i * group;
+        float *out = heads->heads ? heads->heads + t * f->h->n_head * d + k0 : r->q;
+        for (size_t g = 0; g < group; g++)
+            for (size_t c = 0; c < d; c++)
+                out[g * d + c] = r->whole.o[(row + g) * d + c] / r->whole.l[row + g];
+        if (scratch_quantises_heads(f))
+            f->kern->act_quantize(&heads->act_heads, (struct kern_part){ t, t + 1, k0, k0 + width },
+                                  out, width);
+    }
 }
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-void attend_prepare(struct forward *f)
+/* Few blocks, or a lone batch, are split into segments, as long as partial states have room. */
+static bool is_split(const struct forward *f, size_t n_rows)
+{
+    bool few = f->attend->n_blocks <= (size_t)SPLIT_BLOCKS * f->n_threads;
+    return f->lone || (few && n_rows <= split_rows(f));
+}
+
+/* Tokens from `token` on that one block takes: neighbours of one run. */
+static uint32_t tokens_of_block(const struct forward *f, uint32_t token, uint32_t most)
+{
+    uint32_t n = 1, left = f->n_tok - token;
+    while (n < most && n < left && f->token_run[token + n] == f->token_run[token]) n++;
+    return n;
+}
+
+void attend_begin(struct forward *f)
 {
     struct attend *a = f->attend;
     uint32_t group = f->h->n_head / f->h->n_kv, most = BLOCK_ROWS / group ? BLOCK_ROWS / group : 1,
-             token = 0, longest = 0;
+             longest = 0, row = 0;
     a->n_blocks = 0;
-    for (uint32_t i = 0; i < f->n_runs; i++) {
-        for (uint32_t at = 0; at < f->runs[i].n; at += most)
-            for (uint32_t kv = 0; kv < f->h->n_kv; kv++) {
-                uint32_t left = f->runs[i].n - at;
-                a->blocks[a->n_blocks++] =
-                    (struct block){ i, token + at, left < most ? left : most, kv };
-            }
-        token += f->runs[i].n;
-        uint32_t length = f->runs[i].first + f->runs[i].n;
+    for (uint32_t t = 0, n; t < f->n_tok; t += n) {
+        n = tokens_of_block(f, t, most);
+        for (uint32_t kv = 0; kv < f->h->n_kv; kv++, row += n * group)
+            a->blocks[a->n_blocks++] = (struct block){ f->token_run[t], t, n, kv, row };
+        uint32_t length = f->token_at[t + n - 1] + 1;
         longest = length > longest ? length : longest;
     }
     a->n_segments = segments_for(longest);
-    a->split = a->n_blocks <= (size_t)SPLIT_BLOCKS * pool_threads(f->pool);
+    a->split = is_split(f, row);
     a->n_tasks = a->split ? a->n_blocks * a->n_segments : a->n_blocks;
     atomic_store(&a->next, 0);
 }
@@ -257,11 +254,16 @@ size_t attend_tasks(const struct forward *f)
     return f->attend->n_tasks;
 }
 
-static struct state partial_state(const struct forward *f, size_t block, size_t segment)
+bool attend_is_split(const struct forward *f)
+{
+    return f->attend->split;
+}
+
+static struct state partial_state(const struct forward *f, const struct block *b, size_t segment)
 {
     const struct attend *a = f->attend;
-    return state_at(a->partial + (block * a->room + segment) * state_floats(f->h),
-                    rows_of_block(f->h));
+    size_t rows = (size_t)b->n_tok * (f->h->n_head / f->h->n_kv), width = f->h->d_head + 2;
+    return state_at(a->partial + (b->row * a->n_segments + segment * rows) * width, rows);
 }
 
 static void work_split(struct forward *f, uint32_t layer, struct thread_room *r, size_t task)
@@ -271,10 +273,11 @@ static void work_split(struct forward *f, uint32_t layer, struct thread_room *r,
     size_t segment = task % a->n_segments;
     if (segment >= segments_of(f, b)) return; /* another sequence of the batch is longer */
     attend_segment(f, layer, b, r, fill_rows(f, layer, b, r), segment,
-                   partial_state(f, task / a->n_segments, segment));
+                   partial_state(f, b, segment));
 }
 
-static void work_whole(struct forward *f, uint32_t layer, struct thread_room *r, size_t task)
+static void work_whole(struct forward *f, uint32_t layer, struct thread_room *r, size_t task,
+                       struct forward_rows *heads)
 {
     const struct block *b = &f->attend->blocks[task];
     size_t rows = fill_rows(f, layer, b, r);
@@ -283,10 +286,10 @@ static void work_whole(struct forward *f, uint32_t layer, struct thread_room *r,
         attend_segment(f, layer, b, r, rows, s, r->part);
         merge_rows(f, &r->whole, &r->part, rows);
     }
-    write_heads(f, b, &r->whole);
+    write_heads(f, b, r, heads);
 }
 
-void attend_work(struct forward *f, uint32_t layer, uint32_t thread)
+void attend_work(struct forward *f, uint32_t layer, uint32_t thread, struct forward_rows *heads)
 {
     struct attend *a = f->attend;
     for (;;) {
@@ -294,22 +297,23 @@ void attend_work(struct forward *f, uint32_t layer, uint32_t thread)
         if (i >= a->n_tasks) return;
         size_t task = a->n_tasks - 1 - i; /* later blocks see more positions: longest first */
         if (a->split) work_split(f, layer, &a->rooms[thread], task);
-        else work_whole(f, layer, &a->rooms[thread], task);
+        else work_whole(f, layer, &a->rooms[thread], task, heads);
     }
 }
 
-void attend_merge(struct forward *f, uint32_t layer, uint32_t thread)
+void attend_merge(struct forward *f, uint32_t thread, uint32_t step, struct forward_rows *heads)
 {
     struct attend *a = f->attend;
     struct thread_room *r = &a->rooms[thread];
-    uint32_t n = pool_threads(f->pool);
-    for (size_t i = thread; a->split && i < a->n_blocks; i += n) {
-        size_t rows = fill_rows(f, layer, &a->blocks[i], r);
+    for (size_t i = step == 1 ? 0 : thread; a->split && i < a->n_blocks; i += step) {
+        const struct block *b = &a->blocks[i];
+        size_t rows = (size_t)b->n_tok * (f->h->n_head / f->h->n_kv);
         clear_state(&r->whole, rows, f->h->d_head);
-        for (size_t s = 0; s < segments_of(f, &a->blocks[i]); s++) {
-            struct state part = partial_state(f, i, s);
+        for (size_t s = 0; s < segments_of(f, b); s++) {
+            struct state part = partial_state(f, b, s);
             merge_rows(f, &r->whole, &part, rows);
         }
-        write_heads(f, &a->blocks[i], &r->whole);
+        write_heads(f, b, r, heads);
     }
+    if (thread == 0) atomic_store(&a->next, 0); /* nobody takes a task before the next barrier */
 }

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "model/scratch.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -50,10 +51,10 @@ static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err 
     return ZP_OK;
 }
 
-/* Scratch of the engine itself, beside that of the layer program. */
-static uint64_t own_scratch(const struct hparams *h, const zp_engine_options *o)
+/* Scratch of the engine itself, beside that of the layer program: the run list. */
+static uint64_t own_scratch(const zp_engine_options *o)
 {
-    return o->micro_batch * ((uint64_t)h->d_model * sizeof(float) + sizeof(struct forward_run));
+    return o->micro_batch * (uint64_t)sizeof(struct forward_run);
 }
 
 static uint64_t own_angles(const struct zp_model *m)
@@ -67,12 +68,17 @@ zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct eng
 {
     ZP_TRY(resolve(m, o, err));
     size_t element = o->kv_type == ZP_KV_F32 ? 4 : 2;
-    ZP_TRY(weights_plan(&m->gguf, &m->h, o->exact, &out->weights, err));
+    ZP_TRY(weights_plan(&m->gguf, &m->h, o->exact, &out->weights, &out->reads, err));
     out->kv = o->kv_bytes / kvcache_page_bytes(&m->position, element) *
               kvcache_page_bytes(&m->position, element);
-    forward_plan(&m->h, &m->position, o->micro_batch, o->n_ctx, o->exact, o->n_threads,
-                 &out->scratch, &out->position);
-    out->scratch += own_scratch(&m->h, o);
+    struct forward f = { .h = &m->h,
+                         .position = &m->position,
+                         .micro_batch = o->micro_batch,
+                         .n_ctx = o->n_ctx,
+                         .n_threads = o->n_threads };
+    f.reads = out->reads;
+    scratch_plan(&f, &out->scratch, &out->position);
+    out->scratch += own_scratch(o);
     out->position += own_angles(m);
     return ZP_OK;
 }
@@ -123,12 +129,11 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
                                    .pool = e->pool,
                                    .micro_batch = e->options.micro_batch,
                                    .n_ctx = e->options.n_ctx,
-                                   .exact = e->options.exact,
+                                   .n_threads = e->options.n_threads,
+                                   .reads = plan.reads,
                                    .identity = e->options.identity_rotation,
                                    .element = element };
-    ZP_TRY(forward_open(&e->forward, err));
-    ZP_ALLOC(e->wanted, MEM_SCRATCH, (size_t)e->options.micro_batch * m->h.d_model, err,
-             "logit rows");
+    ZP_TRY(scratch_open(&e->forward, err));
     ZP_ALLOC(e->runs, MEM_SCRATCH, e->options.micro_batch, err, "the run list");
     return ZP_OK;
 }
@@ -169,8 +174,7 @@ void zp_engine_close(zp_engine *e)
     if (!e) return;
     mem_free(e->runs);
     mem_free(e->angles);
-    mem_free(e->wanted);
-    if (e->forward.h) forward_free(&e->forward);
+    if (e->forward.h) scratch_free(&e->forward);
     kvcache_free(&e->kv);
     weights_free(&e->weights);
     if (e->pool) pool_close(e->pool);
@@ -184,7 +188,7 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
     *out = (zp_engine_stats){ .weights_bytes = e->weights.packed_bytes,
                               .kv_bytes = e->kv.n_pages * e->kv.page_bytes,
                               .scratch_bytes =
-                                  e->forward.scratch_bytes + own_scratch(&e->model->h, &e->options),
+                                  e->forward.scratch_bytes + own_scratch(&e->options),
                               .position_bytes = e->forward.position_bytes + own_angles(e->model),
                               .kv_bytes_per_token = pages * e->kv.page_bytes / e->options.n_ctx,
                               .tokens = e->tokens,
@@ -337,35 +341,21 @@ static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, str
         const zp_item *item = &job->items[at->item];
         size_t left = item->n - at->token, room = e->options.micro_batch - n_tok;
         uint32_t n = (uint32_t)(left < room ? left : room);
+        uint32_t last = item->want == ZP_WANT_LAST && at->token + n == item->n;
         if (n)
             e->runs[(*n_runs)++] =
-                (struct forward_run){ &item->seq->kv,       item->ids + at->token,
-                                      item->seq->kv.length, n,
-                                      item->seq->offset,    item->seq->mode };
+                (struct forward_run){ .kv = &item->seq->kv,
+                                      .ids = item->ids + at->token,
+                                      .first = item->seq->kv.length,
+                                      .n = n,
+                                      .n_wanted = item->want == ZP_WANT_ALL ? n : last,
+                                      .offset = item->seq->offset,
+                                      .mode = item->seq->mode };
         n_tok += n;
         at->token += n;
         if (at->token == item->n) at->item++, at->token = 0;
     }
     return n_tok;
-}
-
-/* Rows of this micro-batch whose logits are wanted, gathered into e->wanted. */
-static size_t gather_wanted(struct zp_engine *e, const struct engine_job *job, struct cut from,
-                            uint32_t n_tok)
-{
-    size_t d = e->model->h.d_model, n = 0;
-    for (uint32_t t = 0; t < n_tok; from.token++) {
-        const zp_item *item = &job->items[from.item];
-        if (from.token >= item->n) {
-            from.item++;
-            from.token = (size_t)-1; /* the loop's step makes it 0 */
-            continue;
-        }
-        if (item->want == ZP_WANT_ALL || (item->want == ZP_WANT_LAST && from.token + 1 == item->n))
-            memcpy(e->wanted + n++ * d, e->forward.x + t * d, d * sizeof(float));
-        t++;
-    }
-    return n;
 }
 
 /* Done is what the layer program says it did, not what the position table says it should: verify
@@ -384,24 +374,26 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
     size_t d = e->model->h.d_model, n_vocab = e->model->h.n_vocab, tokens = 0, rows = 0, total = 0,
            n_runs;
     for (size_t i = 0; i < job->n_items; i++) total += job->items[i].n;
+    struct forward_batch batch = { .runs = e->runs,
+                                   .layer_begin = job->layer_begin,
+                                   .layer_end = layer_end,
+                                   .all = job->x_out != NULL };
     struct cut at = { 0, 0 };
     while (at.item < job->n_items) {
-        struct cut from = at;
         uint32_t n_tok = next_runs(e, job, &at, &n_runs);
         for (size_t i = 0; i < n_runs; i++)
             ZP_TRY(kv_table_reserve(e->runs[i].kv, &e->kv, e->runs[i].n, job->layer_begin,
                                     layer_end, err));
         if (n_tok == 0) break;
-        forward_layers(&e->forward, e->runs, n_runs, job->layer_begin, layer_end,
-                       job->x_in ? job->x_in + tokens * d : NULL);
+        batch.n_runs = n_runs;
+        batch.x_in = job->x_in ? job->x_in + tokens * d : NULL;
+        size_t n = forward_layers(&e->forward, &batch);
         for (size_t i = 0; i < n_runs; i++) e->runs[i].kv->length += e->runs[i].n;
         count_positions(e, n_tok, layer_end - job->layer_begin);
-        if (job->x_out) memcpy(job->x_out + tokens * d, e->forward.x, n_tok * d * sizeof(float));
-        if (job->logits) {
-            size_t n = gather_wanted(e, job, from, n_tok);
-            if (n) forward_logits(&e->forward, e->wanted, n, job->logits + rows * n_vocab);
-            rows += n;
-        }
+        const float *x = e->forward.rows[0].x;
+        if (job->x_out) memcpy(job->x_out + tokens * d, x, n * d * sizeof *x);
+        else if (n) forward_logits(&e->forward, x, n, job->logits + rows * n_vocab);
+        rows += job->x_out ? 0 : n;
         tokens += n_tok;
         e->tokens += n_tok;
         ZP_FAIL_IF(job->progress && job->progress->fn &&

@@ -16,7 +16,6 @@ struct zp_engine {
     struct weights weights;
     struct kvcache kv;
     struct forward forward;
-    float *wanted;            /* (micro_batch, d_model): rows whose logits are asked for */
     struct forward_run *runs; /* (micro_batch) */
     uint64_t tokens, position_done, position_skipped;
 };
@@ -29,8 +28,8 @@ struct zp_seq {
 };
 
 /* A run over all or some layers. x_in: rows at layer_begin (all tokens, d_model) or NULL; x_out:
- * rows after layer_end, or NULL. logits as in zp_engine_run, only when layer_end = n_layer.
- * layer_end 0 = n_layer. */
+ * rows after layer_end, or NULL. logits as in zp_engine_run, only when layer_end = n_layer and
+ * without x_out. layer_end 0 = n_layer. */
 struct engine_job {
     const zp_item *items;
     size_t n_items;
@@ -47,6 +46,7 @@ void engine_logits(struct zp_engine *e, const float *x, size_t n, float *out);
 /* Bytes that an engine with these (resolved) options will hold: the memory plan of inspect. */
 struct engine_plan {
     uint64_t weights, kv, scratch, position;
+    struct weights_inputs reads;
 };
 zp_status engine_plan(const struct zp_model *m, zp_engine_options *options, struct engine_plan *out,
                       zp_err *err);

@@ -1,181 +1,76 @@
-/* forward.c: the layer program: norm + qkv, rotate + append + attend, out + residual, norm + gate +
- * up, down + residual.
- * Owns: scratch of one micro-batch. Does not know: sequences' lengths, requests, files.
- * Threads: every worker runs the same program; rows or tokens are owned statically, phases end with
- * a barrier.
+/* forward.c: the layer program. A layer is five phases, each ending with a barrier:
+ *   norm, q k v, rotate, append | attention | heads, out | residual, norm, gate and up | down
+ * Threads: every worker runs the same program. Rows of a product are owned statically; steps
+ * between products belong to tokens: a worker computes its share of them and waits for the others,
+ * or all of them where the batch is lone (forward.h), and then waits for nobody.
+ * Owns: nothing; scratch.c has the memory. Does not know: sequences' lengths, requests, files.
  * F1 a row's bits depend on its own tokens only (I1): no reduction crosses rows, none depends on a
  *    split.
- * F2 no allocation after forward_open (I5).
  * F3 logits of a quantised output matrix take activations in two int8 parts (15 bits) where that is
  *    cheap: a quarter of the default path's KL came from there, and reading the weights, which is
  *    what decode waits for, is not doubled. */
 #include "model/forward.h"
 
 #include "model/attend.h"
+#include "model/scratch.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- scratch --------------------------------------------------------------------------------- */
-
-static zp_status take(struct forward *f, void *out, size_t count, size_t size, enum mem_tag tag,
-                      zp_err *err)
-{
-    void *p = mem_array(tag, count, size);
-    ZP_FAIL_IF(!p, err, ZP_NO_MEMORY, "not enough memory for %zu x %zu bytes of engine scratch",
-               count, size);
-    memset(p, 0, count * size);
-    f->blocks[f->n_blocks++] = p;
-    *(tag == MEM_POSITION ? &f->position_bytes : &f->scratch_bytes) += count * size;
-    memcpy(out, &p, sizeof p);
-    return ZP_OK;
-}
-
-static zp_status take_act(struct forward *f, struct kern_act *a, const float *f32, size_t n_in,
-                          zp_err *err)
-{
-    void *memory;
-    if (!f->exact) {
-        ZP_TRY(take(f, &memory, 1, kern_act_bytes(f->micro_batch, n_in), MEM_SCRATCH, err));
-        kern_act_place(a, memory, f->micro_batch, n_in);
-    }
-    a->n_in = a->f32_stride = n_in;
-    a->f32 = f32;
-    return ZP_OK;
-}
-
-/* Whether the output matrix takes pairs (F3): where it is at most a third of all multiplications.
- * In a large batch pairs cost twice the time; small models with huge vocabularies keep to int8. */
-static bool wants_pairs(const struct hparams *h, bool exact)
-{
-    uint64_t heads = 2ull * h->d_head * (h->n_head + h->n_kv), ff = 3ull * h->d_ff;
-    uint64_t layers = h->n_layer * (heads + ff) * h->d_model;
-    return !exact && (uint64_t)h->n_vocab * h->d_model <= layers / 2;
-}
-
-/* Room for logits with 15-bit activations (F3). */
-static zp_status take_pairs(struct forward *f, zp_err *err)
-{
-    size_t rows = 2 * (size_t)f->micro_batch, d = f->h->d_model;
-    void *memory;
-    if (!wants_pairs(f->h, f->exact)) return ZP_OK;
-    ZP_TRY(take(f, &f->pairs, rows * d, sizeof(float), MEM_SCRATCH, err));
-    ZP_TRY(take(f, &f->pair_tiles, pool_threads(f->pool) * rows, PAIR_TILE * sizeof(float),
-                MEM_SCRATCH, err));
-    ZP_TRY(take(f, &memory, 1, kern_act_bytes(rows, d), MEM_SCRATCH, err));
-    kern_act_place(&f->act_pairs, memory, rows, d);
-    f->act_pairs.f32 = f->pairs;
-    f->act_pairs.f32_stride = d;
-    return ZP_OK;
-}
-
-static zp_status take_bias_tables(struct forward *f, zp_err *err)
-{
-    const struct position *p = f->position;
-    enum { PAD = KERN_TILE }; /* whole tiles are read at both ends */
-    for (uint32_t l = 0; l < p->n_layer; l++) {
-        if (!position_layer_has_bias(p, l)) continue;
-        if (!f->bias)
-            ZP_TRY(take(f, &f->bias, (size_t)p->n_layer * p->n_head, sizeof *f->bias, MEM_POSITION,
-                        err));
-        for (uint32_t i = 0; i < p->n_head; i++) {
-            size_t n = (size_t)f->n_ctx + 2 * PAD;
-            float *table = mem_zalloc(MEM_POSITION, n * sizeof *table);
-            ZP_FAIL_IF(!table, err, ZP_NO_MEMORY,
-                       "not enough memory for the bias table of layer %u", l);
-            f->position_bytes += n * sizeof *table;
-            position_bias_fill(p, l, i, f->n_ctx, table + PAD);
-            f->bias[l * p->n_head + i] = table;
-        }
-    }
-    return ZP_OK;
-}
-
-static zp_status fill(struct forward *f, zp_err *err)
-{
-    const struct hparams *h = f->h;
-    size_t m = f->micro_batch, nq = (size_t)h->n_head * h->d_head,
-           nkv = (size_t)h->n_kv * h->d_head;
-    size_t wide = nq > h->d_model ? nq : h->d_model;
-    struct {
-        float **out;
-        size_t width;
-    } rows[] = { { &f->x, h->d_model }, { &f->normed, h->d_model },
-                 { &f->q, nq },         { &f->k, nkv },
-                 { &f->v, nkv },        { &f->heads, nq },
-                 { &f->gate, h->d_ff }, { &f->up, h->d_ff },
-                 { &f->sum, wide } };
-    for (size_t i = 0; i < ZP_COUNT(rows); i++)
-        ZP_TRY(take(f, rows[i].out, m * rows[i].width, sizeof(float), MEM_SCRATCH, err));
-    for (uint32_t set = 0; set < 2; set++)
-        if (position_uses_set(f->position, set))
-            ZP_TRY(take(f, &f->cs[set], m * f->position->n_pair * 2, sizeof(float), MEM_POSITION,
-                        err));
-    ZP_TRY(take(f, &f->token_run, m, sizeof(uint32_t), MEM_SCRATCH, err));
-    ZP_TRY(take(f, &f->token_at, m, sizeof(uint32_t), MEM_SCRATCH, err));
-    ZP_TRY(take_act(f, &f->act_model, f->normed, h->d_model, err));
-    ZP_TRY(take_act(f, &f->act_heads, f->heads, nq, err));
-    ZP_TRY(take_act(f, &f->act_ff, f->gate, h->d_ff, err));
-    ZP_TRY(take_pairs(f, err));
-    ZP_TRY(take_bias_tables(f, err));
-    return attend_open(f, err);
-}
-
-zp_status forward_open(struct forward *f, zp_err *err)
-{
-    zp_status status = fill(f, err);
-    if (status != ZP_OK) forward_free(f);
-    return status;
-}
-
-void forward_free(struct forward *f)
-{
-    attend_free(f);
-    for (size_t i = 0; f->bias && i < (size_t)f->h->n_layer * f->h->n_head; i++)
-        mem_free(f->bias[i]);
-    for (uint32_t i = 0; i < f->n_blocks; i++) mem_free(f->blocks[i]);
-    f->n_blocks = 0;
-    f->bias = NULL;
-}
-
-void forward_plan(const struct hparams *h, const struct position *p, uint32_t micro_batch,
-                  uint32_t n_ctx, bool exact, uint32_t n_threads, uint64_t *scratch,
-                  uint64_t *position)
-{
-    uint64_t m = micro_batch, nq = (uint64_t)h->n_head * h->d_head,
-             nkv = (uint64_t)h->n_kv * h->d_head;
-    uint64_t wide = nq > h->d_model ? nq : h->d_model;
-    *scratch = m * (2ull * h->d_model + 2 * nq + 2 * nkv + 2ull * h->d_ff + wide) * 4 + m * 8;
-    if (!exact)
-        *scratch += kern_act_bytes(micro_batch, h->d_model) + kern_act_bytes(micro_batch, nq) +
-                    kern_act_bytes(micro_batch, h->d_ff);
-    if (wants_pairs(h, exact))
-        *scratch += kern_act_bytes(2 * (size_t)micro_batch, h->d_model) +
-                    2 * m * (h->d_model + (uint64_t)n_threads * PAIR_TILE) * sizeof(float);
-    *scratch += attend_plan(h, micro_batch, n_ctx, n_threads);
-    *position = 0;
-    for (uint32_t set = 0; set < 2; set++)
-        if (position_uses_set(p, set)) *position += m * p->n_pair * 8;
-    bool any = false;
-    for (uint32_t l = 0; l < p->n_layer; l++)
-        if (position_layer_has_bias(p, l))
-            any = true, *position += ((uint64_t)n_ctx + 2 * KERN_TILE) * 4 * p->n_head;
-    if (any) *position += (uint64_t)p->n_layer * p->n_head * sizeof(float *);
-}
-
-/* ---- phases ---------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 struct worker {
     struct forward *f;
+    struct forward_rows *rows;
     uint32_t thread, n;
+    size_t t0, t1;      /* tokens whose steps between products it computes */
     uint64_t n_rotated; /* by this worker */
 };
+
+static struct worker worker_of(struct forward *f, uint32_t thread, uint32_t n, size_t n_tok)
+{
+    struct worker w = { f, &f->rows[f->lone ? thread : 0], thread, n, 0, n_tok, 0 };
+    if (!f->lone) pool_share(n_tok, 1, thread, n, &w.t0, &w.t1);
+    return w;
+}
 
 static void wait_all(const struct worker *w)
 {
     pool_barrier(w->f->pool, w->thread);
 }
+
+/* Steps of all tokens are done. */
+static void wait_tokens(const struct worker *w)
+{
+    if (!w->f->lone) wait_all(w);
+}
+
+/* Rows of a product: in units that keep heads whole, kernels' tiles full and groups of 32 columns
+ * of the next product together. */
+static void share_rows(const struct worker *w, size_t n_out, size_t *begin, size_t *end)
+{
+    pool_share(n_out, 32, w->thread, w->n, begin, end);
+}
+
+/* A barrier after which this worker reads its rows of `next`. In a lone batch memory is what all
+ * wait for: their beginning is fetched while the others arrive. */
+static void wait_for(const struct worker *w, const struct kern_mat *next)
+{
+    enum { AHEAD = 32 << 10 };
+    size_t begin, end;
+    if (!w->f->lone || !next) {
+        wait_all(w);
+        return;
+    }
+    share_rows(w, next->n_out, &begin, &end);
+    const uint8_t *from = next->data + begin / PACK_ROWS * next->row_group_bytes;
+    size_t bytes = (end - begin) / PACK_ROWS * next->row_group_bytes;
+    pool_arrive(w->f->pool, w->thread);
+    for (size_t i = 0; i < AHEAD && i < bytes; i += ZP_CACHE_LINE) ZP_PREFETCH(from + i);
+    pool_wait(w->f->pool, w->thread);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
 
 static kern_gemm_fn gemm_of(const struct kern_table *t, const struct kern_mat *m)
 {
@@ -188,88 +83,138 @@ static kern_gemm_fn gemm_of(const struct kern_table *t, const struct kern_mat *m
     }
 }
 
+/* y = rows [begin, end) of m times x, all tokens of the batch. */
+static void multiply_rows(const struct worker *w, const struct kern_mat *m, size_t begin,
+                          size_t end, const struct kern_act *x, size_t n_tok, float *y)
+{
+    if (begin < end) gemm_of(w->f->kern, m)(m, begin, end, x, n_tok, y, m->n_out);
+}
+
 /* This worker's rows of y = W x for n_tok tokens. */
 static void multiply(const struct worker *w, const struct kern_mat *m, const struct kern_act *x,
                      size_t n_tok, float *y)
 {
     size_t begin, end;
-    pool_share(m->n_out, n_tok > 1 ? 64 : 16, w->thread, w->n, &begin, &end);
-    if (begin < end) gemm_of(w->f->kern, m)(m, begin, end, x, n_tok, y, m->n_out);
+    share_rows(w, m->n_out, &begin, &end);
+    multiply_rows(w, m, begin, end, x, n_tok, y);
 }
 
-/* Makes rows [t0, t1) of a->f32 the input of the next multiplication. */
-static void set_input(const struct worker *w, struct kern_act *a, size_t t0, size_t t1)
+/* Rows [begin, end) of m as a matrix of their own; begin is a multiple of 16. */
+static struct kern_mat slice(const struct kern_mat *m, size_t begin, size_t end)
 {
-    if (!w->f->exact && t0 < t1) w->f->kern->act_quantize(a, t0, t1);
+    struct kern_mat part = *m;
+    part.data += begin / PACK_ROWS * m->row_group_bytes;
+    part.n_out = end - begin;
+    return part;
 }
 
-static void share_tokens(const struct worker *w, size_t *t0, size_t *t1)
+/* Room for one row of the stream: token t's own where products read f32. */
+static float *row_of(const struct worker *w, size_t t)
 {
-    pool_share(w->f->n_tok, 1, w->thread, w->n, t0, t1);
+    const struct forward *f = w->f;
+    return f->reads.f32 ? w->rows->normed + t * f->h->d_model : f->rows[w->thread].normed;
 }
 
-static void norm_rows(const struct worker *w, const float *gain, size_t t0, size_t t1)
+/* Makes norm(x) of this worker's tokens the input of the next product; x (n, d_model). */
+static void norm_tokens(const struct worker *w, const float *x, const float *gain)
 {
-    struct forward *f = w->f;
+    const struct forward *f = w->f;
     size_t d = f->h->d_model;
-    for (size_t t = t0; t < t1; t++)
-        f->kern->rmsnorm(f->x + t * d, gain, f->h->norm_eps, d, f->normed + t * d);
-}
-
-static void add_bias(float *x, const float *bias, size_t n)
-{
-    for (size_t i = 0; bias && i < n; i++) x[i] += bias[i];
-}
-
-static void norm_heads(const struct forward *f, float *x, const float *gains, uint32_t n_heads)
-{
-    size_t d = f->h->d_head;
-    for (uint32_t i = 0; gains && i < n_heads; i++)
-        f->kern->rmsnorm(x + i * d, gains + i * d, f->h->norm_eps, d, x + i * d);
-}
-
-/* Biases and head norms of q, k, v. */
-static void finish_qkv(const struct worker *w, const struct layer_weights *lw, size_t t0, size_t t1)
-{
-    struct forward *f = w->f;
-    size_t nq = (size_t)f->h->n_head * f->h->d_head, nkv = (size_t)f->h->n_kv * f->h->d_head;
-    for (size_t t = t0; t < t1; t++) {
-        add_bias(f->q + t * nq, lw->q_bias, nq);
-        add_bias(f->k + t * nkv, lw->k_bias, nkv);
-        add_bias(f->v + t * nkv, lw->v_bias, nkv);
-        norm_heads(f, f->q + t * nq, lw->q_norm, f->h->n_head);
-        norm_heads(f, f->k + t * nkv, lw->k_norm, f->h->n_kv);
+    for (size_t t = w->t0; t < w->t1; t++) {
+        float *row = row_of(w, t);
+        f->kern->rmsnorm(x + t * d, gain, f->h->norm_eps, d, row);
+        if (f->reads.q8)
+            f->kern->act_quantize(&w->rows->act_model, (struct kern_part){ t, t + 1, 0, d }, row,
+                                  d);
     }
 }
 
-/* Rotation of one token's q and k, head by head; a closed layer costs nothing here but the loop.
+/* x += scale * norm(sum + bias) for this worker's tokens; bias and norm only where the architecture
+ * has them. */
+static void add_residual(const struct worker *w, const float *bias, const float *post_norm)
+{
+    const struct forward *f = w->f;
+    size_t d = f->h->d_model;
+    for (size_t t = w->t0; t < w->t1; t++) {
+        const float *sum = f->sum + t * d;
+        float *row = row_of(w, t);
+        for (size_t i = 0; bias && i < d; i++) row[i] = sum[i] + bias[i];
+        if (bias) sum = row;
+        if (post_norm) f->kern->rmsnorm(sum, post_norm, f->h->norm_eps, d, row), sum = row;
+        f->kern->add_scaled(w->rows->x + t * d, sum, f->h->residual_scale, d);
+    }
+}
+
+/* ---- q, k, v --------------------------------------------------------------------------------- */
+
+/* The heads of q, and those of k and v together, whose rows a worker computes: one head of q counts
+ * one, k and v of a head two. */
+struct head_share {
+    size_t q0, q1, kv0, kv1;
+};
+
+/* Heads a product can be split at: their rows begin at a multiple of 16. */
+static size_t head_grain(size_t d_head)
+{
+    size_t grain = 1;
+    while (grain * d_head % PACK_ROWS != 0) grain *= 2;
+    return grain;
+}
+
+static struct head_share share_heads(const struct worker *w)
+{
+    const struct hparams *h = w->f->h;
+    size_t units = (size_t)h->n_head + 2 * h->n_kv, grain = head_grain(h->d_head), at[2][2];
+    for (uint32_t i = 0; i < 2; i++) {
+        size_t unit = units * (w->thread + i) / w->n;
+        size_t q = unit < h->n_head ? unit : h->n_head, kv = (unit - q) / 2;
+        at[i][0] = q == h->n_head ? q : q / grain * grain;
+        at[i][1] = kv == h->n_kv ? kv : kv / grain * grain;
+    }
+    return (struct head_share){ at[0][0], at[1][0], at[0][1], at[1][1] };
+}
+
+/* Bias and norm of heads [h0, h1) of token t; x (n, n_heads, d_head). */
+static void finish_heads(const struct forward *f, float *x, const float *bias, const float *gains,
+                         size_t h0, size_t h1)
+{
+    size_t d = f->h->d_head;
+    for (size_t i = h0 * d; bias && i < h1 * d; i++) x[i] += bias[i];
+    for (size_t i = h0; gains && i < h1; i++)
+        f->kern->rmsnorm(x + i * d, gains + i * d, f->h->norm_eps, d, x + i * d);
+}
+
+/* Rotation of the worker's heads of one token; a closed layer costs nothing here but the loop.
  * Returns the pairs rotated, summed over KV heads. */
-static uint32_t rotate_token(struct forward *f, uint32_t layer, size_t t, struct position_view view)
+static uint32_t rotate_token(const struct forward *f, uint32_t layer, size_t t,
+                             const struct head_share *own)
 {
     const struct position *p = f->position;
+    struct position_view view = { f->batch->runs[f->token_run[t]].mode, f->gates, f->identity };
     const float *table = f->cs[p->angle_set[layer]], *cs;
     float room[1024];
     uint32_t d = p->d_head, group = p->n_head / p->n_kv, n_rotated = 0;
     if (table) table += t * p->n_pair * 2;
     else if (!view.identity) return 0; /* no pair of this angle set is open: I2 */
     for (uint32_t kv = 0; kv < p->n_kv; kv++) {
+        size_t q0 = (size_t)kv * group, q1 = q0 + group;
+        bool has_k = own->kv0 <= kv && kv < own->kv1;
+        if (!has_k && (q1 <= own->q0 || own->q1 <= q0)) continue;
         uint32_t n = position_head_cs(p, view, layer, kv, table, room, &cs);
-        if (n == 0) continue;
-        f->kern->rotate(f->k + (t * p->n_kv + kv) * d, cs, n);
-        for (uint32_t i = 0; i < group; i++)
-            f->kern->rotate(f->q + (t * p->n_head + kv * group + i) * d, cs, n);
-        n_rotated += n;
+        for (size_t i = q0 > own->q0 ? q0 : own->q0; n && i < q1 && i < own->q1; i++)
+            f->kern->rotate(f->q + (t * p->n_head + i) * d, cs, n);
+        if (n && has_k) f->kern->rotate(f->k + (t * p->n_kv + kv) * d, cs, n), n_rotated += n;
     }
     return n_rotated;
 }
 
-static void append_token(struct forward *f, uint32_t layer, size_t t)
+static void append_token(const struct forward *f, uint32_t layer, size_t t, size_t kv0, size_t kv1)
 {
     const struct position *p = f->position;
-    const struct kv_table *kv = f->runs[f->token_run[t]].kv;
+    const struct kv_table *kv = f->batch->runs[f->token_run[t]].kv;
     uint32_t at = f->token_at[t], tile = at / KERN_TILE;
     kern_kv_append_fn append = f->element == 4 ? f->kern->kv_append_f32 : f->kern->kv_append_bf16;
-    for (uint32_t i = 0; i < p->n_kv; i++) {
+    for (size_t i = kv0; i < kv1; i++) {
         size_t page = ((size_t)layer * p->n_kv + i) * kv->n_tiles + tile,
                head = (t * p->n_kv + i) * p->d_head;
         /* the table's pages are owned by this sequence (K1), so writing through the const view is
@@ -279,106 +224,180 @@ static void append_token(struct forward *f, uint32_t layer, size_t t)
     }
 }
 
-static void rotate_and_append(struct worker *w, uint32_t layer, size_t t0, size_t t1)
+/* q, k and v of heads of all tokens: product, bias, norm, rotation, append. */
+static void project(struct worker *w, uint32_t l, const struct layer_weights *lw,
+                    struct head_share own)
 {
     struct forward *f = w->f;
-    for (size_t t = t0; t < t1; t++) {
-        struct position_view view = { f->runs[f->token_run[t]].mode, f->gates, f->identity };
-        w->n_rotated += rotate_token(f, layer, t, view);
-        append_token(f, layer, t);
+    size_t d = f->h->d_head, nq = f->h->n_head * d, nkv = f->h->n_kv * d;
+    const struct kern_act *x = &w->rows->act_model;
+    multiply_rows(w, &lw->mat[W_Q], own.q0 * d, own.q1 * d, x, f->n_tok, f->q);
+    multiply_rows(w, &lw->mat[W_K], own.kv0 * d, own.kv1 * d, x, f->n_tok, f->k);
+    multiply_rows(w, &lw->mat[W_V], own.kv0 * d, own.kv1 * d, x, f->n_tok, f->v);
+    for (size_t t = 0; t < f->n_tok; t++) {
+        finish_heads(f, f->q + t * nq, lw->q_bias, lw->q_norm, own.q0, own.q1);
+        finish_heads(f, f->k + t * nkv, lw->k_bias, lw->k_norm, own.kv0, own.kv1);
+        finish_heads(f, f->v + t * nkv, lw->v_bias, NULL, own.kv0, own.kv1);
     }
-}
-
-/* x += scale * norm(sum), the norm only where the architecture has one. */
-static void add_residual(const struct worker *w, const float *post_norm, size_t t0, size_t t1)
-{
-    struct forward *f = w->f;
-    size_t d = f->h->d_model;
-    for (size_t t = t0; t < t1; t++) {
-        float *sum = f->sum + t * d;
-        if (post_norm) f->kern->rmsnorm(sum, post_norm, f->h->norm_eps, d, sum);
-        f->kern->add_scaled(f->x + t * d, sum, f->h->residual_scale, d);
-    }
-}
-
-static void attention(struct worker *w, uint32_t l, const struct layer_weights *lw)
-{
-    struct forward *f = w->f;
-    size_t t0, t1;
-    share_tokens(w, &t0, &t1);
-    norm_rows(w, lw->attn_norm, t0, t1);
-    set_input(w, &f->act_model, t0, t1);
-    wait_all(w);
-    multiply(w, &lw->mat[W_Q], &f->act_model, f->n_tok, f->q);
-    multiply(w, &lw->mat[W_K], &f->act_model, f->n_tok, f->k);
-    multiply(w, &lw->mat[W_V], &f->act_model, f->n_tok, f->v);
-    wait_all(w);
-    finish_qkv(w, lw, t0, t1);
     if (f->hooks.at_qkv) {
         wait_all(w);
         if (w->thread == 0) f->hooks.at_qkv(f->hooks.arg, l, f->n_tok, f->q, f->k, f->v);
         wait_all(w);
     }
-    rotate_and_append(w, l, t0, t1);
-    if (w->thread == 0) attend_prepare(f);
-    wait_all(w);
-    attend_work(f, l, w->thread);
-    wait_all(w);
-    attend_merge(f, l, w->thread);
-    wait_all(w);
-    set_input(w, &f->act_heads, t0, t1);
-    wait_all(w);
-    multiply(w, &lw->mat[W_O], &f->act_heads, f->n_tok, f->sum);
-    wait_all(w);
-    for (size_t t = t0; t < t1; t++)
-        add_bias(f->sum + t * f->h->d_model, lw->o_bias, f->h->d_model);
-    add_residual(w, lw->post_attn_norm, t0, t1);
+    for (size_t t = 0; t < f->n_tok; t++) {
+        w->n_rotated += rotate_token(f, l, t, &own);
+        append_token(f, l, t, own.kv0, own.kv1);
+    }
 }
 
-static void feed_forward(const struct worker *w, const struct layer_weights *lw)
+/* ---- rows nobody asks for -------------------------------------------------------------------- */
+
+static void copy_floats(float *rows, size_t to, size_t from, size_t n)
+{
+    if (rows && to != from) memcpy(rows + to * n, rows + from * n, n * sizeof *rows);
+}
+
+/* The batch goes on with its wanted tokens alone; what they have so far moves to the front. */
+static void narrow(struct forward *f)
+{
+    struct forward_rows *r = &f->rows[0];
+    size_t d = f->h->d_model, n_cs = (size_t)f->position->n_pair * 2;
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < f->n_tok; t++) {
+        const struct forward_run *run = &f->batch->runs[f->token_run[t]];
+        if (f->token_at[t] + run->n_wanted < run->first + run->n) continue;
+        copy_floats(r->x, n, t, d);
+        if (f->reads.f32) copy_floats(r->normed, n, t, d);
+        if (f->reads.q8 && n != t) kern_act_copy_row(&r->act_model, n, &r->act_model, t);
+        for (uint32_t set = 0; set < 2; set++) copy_floats(f->cs[set], n, t, n_cs);
+        f->token_run[n] = f->token_run[t];
+        f->token_at[n++] = f->token_at[t];
+    }
+    f->n_tok = n;
+}
+
+static uint32_t count_wanted(const struct forward_batch *b)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < b->n_runs; i++) n += b->runs[i].n_wanted;
+    return n;
+}
+
+/* In the last layer keys and values are needed of all tokens, queries and all that follows of the
+ * wanted ones only. Returns whether there are any. */
+static bool project_wanted(struct worker *w, uint32_t l, const struct layer_weights *lw)
 {
     struct forward *f = w->f;
-    size_t t0, t1, d = f->h->d_ff;
-    kern_gated_act_fn act = f->h->arch->act == ARCH_GELU ? f->kern->gelu_mul : f->kern->silu_mul;
-    share_tokens(w, &t0, &t1);
-    norm_rows(w, lw->ffn_norm, t0, t1);
-    set_input(w, &f->act_model, t0, t1);
+    struct head_share own = share_heads(w), no_q = { 0, 0, own.kv0, own.kv1 },
+                      no_kv = { own.q0, own.q1, 0, 0 };
+    project(w, l, lw, no_q);
     wait_all(w);
-    multiply(w, &lw->mat[W_GATE], &f->act_model, f->n_tok, f->gate);
-    multiply(w, &lw->mat[W_UP], &f->act_model, f->n_tok, f->up);
+    if (w->thread == 0) {
+        narrow(f);
+        f->lone = f->n_tok <= FORWARD_LONE;
+        attend_begin(f);
+    }
     wait_all(w);
-    for (size_t t = t0; t < t1; t++) act(f->gate + t * d, f->up + t * d, f->gate + t * d, d);
-    set_input(w, &f->act_ff, t0, t1);
-    wait_all(w);
-    multiply(w, &lw->mat[W_DOWN], &f->act_ff, f->n_tok, f->sum);
-    wait_all(w);
-    add_residual(w, lw->post_ffn_norm, t0, t1);
+    uint64_t n_rotated = w->n_rotated;
+    *w = worker_of(f, w->thread, w->n, f->n_tok);
+    w->n_rotated = n_rotated;
+    const struct forward_rows *from = &f->rows[0];
+    size_t d = f->h->d_model;
+    for (size_t t = 0; w->rows != from && t < f->n_tok; t++) {
+        memcpy(w->rows->x + t * d, from->x + t * d, d * sizeof(float));
+        if (f->reads.f32) memcpy(w->rows->normed + t * d, from->normed + t * d, d * sizeof(float));
+        if (f->reads.q8) kern_act_copy_row(&w->rows->act_model, t, &from->act_model, t);
+    }
+    if (f->n_tok) project(w, l, lw, no_kv);
+    return f->n_tok != 0;
 }
 
-/* Embeddings and the tokens' angles. */
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+/* Attention's output becomes the next product's input, where attention has not done it. */
+static void gather_heads(const struct worker *w)
+{
+    struct forward *f = w->f;
+    attend_merge(f, w->thread, f->lone ? 1 : w->n, w->rows);
+    if (attend_is_split(f)) wait_tokens(w);
+    if (!f->reads.q8 || scratch_quantises_heads(f)) return;
+    kern_act_quantize_rows(f->kern->act_quantize, &w->rows->act_heads, w->t0, w->t1);
+    wait_tokens(w);
+}
+
+/* Gate and up, panel by panel while their products are in this core's cache; the result is the
+ * down product's input. */
+static void widen(const struct worker *w, const struct layer_weights *lw)
+{
+    struct forward *f = w->f;
+    kern_gated_act_fn act = f->h->arch->act == ARCH_GELU ? f->kern->gelu_mul : f->kern->silu_mul;
+    float *gate = f->panel[w->thread], *up = f->panel[w->n + w->thread];
+    size_t begin, end, step, n_tok = f->n_tok, d_ff = f->h->d_ff;
+    share_rows(w, d_ff, &begin, &end);
+    step = f->lone ? end - begin : FORWARD_PANEL;
+    for (size_t r = begin, n; r < end; r += n) {
+        n = end - r < step ? end - r : step;
+        struct kern_mat g = slice(&lw->mat[W_GATE], r, r + n), u = slice(&lw->mat[W_UP], r, r + n);
+        multiply_rows(w, &g, 0, n, &w->rows->act_model, n_tok, gate);
+        multiply_rows(w, &u, 0, n, &w->rows->act_model, n_tok, up);
+        float *out = f->reads.f32 ? f->ff + r : gate;
+        size_t out_step = f->reads.f32 ? d_ff : n;
+        for (size_t t = 0; t < n_tok; t++) act(gate + t * n, up + t * n, out + t * out_step, n);
+        if (f->reads.q8)
+            f->kern->act_quantize(&f->act_ff, (struct kern_part){ 0, n_tok, r, r + n }, out,
+                                  out_step);
+    }
+}
+
+static void layer(struct worker *w, uint32_t l, bool narrows, const struct kern_mat *next)
+{
+    struct forward *f = w->f;
+    const struct layer_weights *lw = &f->weights->layers[l];
+    norm_tokens(w, w->rows->x, lw->attn_norm);
+    wait_tokens(w);
+    if (!narrows) project(w, l, lw, share_heads(w));
+    else if (!project_wanted(w, l, lw)) return;
+    wait_for(w, &lw->mat[W_O]);
+    attend_work(f, l, w->thread, w->rows);
+    wait_all(w);
+    gather_heads(w);
+    multiply(w, &lw->mat[W_O], &w->rows->act_heads, f->n_tok, f->sum);
+    wait_for(w, &lw->mat[W_GATE]);
+    add_residual(w, lw->o_bias, lw->post_attn_norm);
+    norm_tokens(w, w->rows->x, lw->ffn_norm);
+    wait_tokens(w);
+    widen(w, lw);
+    wait_for(w, &lw->mat[W_DOWN]);
+    multiply(w, &lw->mat[W_DOWN], &f->act_ff, f->n_tok, f->sum);
+    wait_for(w, next);
+    add_residual(w, NULL, lw->post_ffn_norm);
+}
+
+/* Embeddings, and the angles of this worker's share of tokens. */
 static void begin_tokens(const struct worker *w, const float *x_in)
 {
-    struct forward *f = w->f;
+    const struct forward *f = w->f;
     const struct position *p = f->position;
-    size_t t0, t1, d = f->h->d_model;
-    share_tokens(w, &t0, &t1);
-    for (size_t t = t0; t < t1; t++) {
-        const struct forward_run *run = &f->runs[f->token_run[t]];
-        uint32_t at = f->token_at[t];
-        float *x = f->x + t * d;
+    size_t d = f->h->d_model, t0, t1;
+    for (size_t t = w->t0; t < w->t1; t++) {
+        const struct forward_run *run = &f->batch->runs[f->token_run[t]];
+        float *x = w->rows->x + t * d;
         if (x_in) memcpy(x, x_in + t * d, d * sizeof *x);
-        else weights_embed(f->weights, (uint32_t)run->ids[at - run->first], x);
+        else weights_embed(f->weights, (uint32_t)run->ids[f->token_at[t] - run->first], x);
         for (size_t i = 0; !x_in && f->h->embed_scale != 1.0f && i < d; i++)
             x[i] *= f->h->embed_scale;
-        for (uint32_t set = 0; set < 2; set++)
-            if (f->cs[set])
-                position_angles(p, set, (double)(run->offset + at), f->cs[set] + t * p->n_pair * 2);
     }
+    pool_share(f->n_tok, 1, w->thread, w->n, &t0, &t1);
+    for (uint32_t set = 0; set < 2; set++)
+        for (size_t t = t0; f->cs[set] && t < t1; t++) {
+            double at = (double)(f->batch->runs[f->token_run[t]].offset + f->token_at[t]);
+            position_angles(p, set, at, f->cs[set] + t * p->n_pair * 2);
+        }
 }
 
 struct layers_job {
     struct forward *f;
-    const float *x_in;
+    bool narrows; /* the last layer */
     _Atomic uint64_t n_rotated;
 };
 
@@ -386,33 +405,39 @@ static void layers_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct layers_job *job = arg;
     struct forward *f = job->f;
-    struct worker w = { f, thread, n_threads, 0 };
-    begin_tokens(&w, job->x_in);
-    for (uint32_t l = f->layer_begin; l < f->layer_end; l++) {
+    uint32_t end = f->batch->layer_end;
+    struct worker w = worker_of(f, thread, n_threads, f->n_tok);
+    begin_tokens(&w, f->batch->x_in);
+    wait_all(&w);
+    for (uint32_t l = f->batch->layer_begin; l < end; l++) {
         if (f->hooks.at_layer) {
             wait_all(&w);
-            if (thread == 0) f->hooks.at_layer(f->hooks.arg, l, f->n_tok, f->x);
+            if (thread == 0) f->hooks.at_layer(f->hooks.arg, l, f->n_tok, f->rows[0].x);
             wait_all(&w);
         }
-        attention(&w, l, &f->weights->layers[l]);
-        feed_forward(&w, &f->weights->layers[l]);
+        bool last = l + 1 == end;
+        layer(&w, l, last && job->narrows, last ? NULL : &f->weights->layers[l + 1].mat[W_Q]);
     }
     atomic_fetch_add(&job->n_rotated, w.n_rotated);
 }
 
-void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_runs,
-                    uint32_t layer_begin, uint32_t layer_end, const float *x_in)
+size_t forward_layers(struct forward *f, const struct forward_batch *batch)
 {
-    f->runs = runs, f->n_runs = n_runs, f->n_tok = 0;
-    for (size_t i = 0; i < n_runs; i++)
-        for (uint32_t t = 0; t < runs[i].n; t++) {
+    f->batch = batch, f->n_tok = 0;
+    for (size_t i = 0; i < batch->n_runs; i++)
+        for (uint32_t t = 0; t < batch->runs[i].n; t++) {
             f->token_run[f->n_tok] = (uint32_t)i;
-            f->token_at[f->n_tok++] = runs[i].first + t;
+            f->token_at[f->n_tok++] = batch->runs[i].first + t;
         }
-    f->layer_begin = layer_begin, f->layer_end = layer_end;
-    struct layers_job job = { .f = f, .x_in = x_in };
+    f->lone = f->n_tok <= FORWARD_LONE;
+    attend_begin(f);
+    bool fewer = !batch->all && count_wanted(batch) < f->n_tok;
+    bool hooked = f->hooks.at_layer || f->hooks.at_qkv; /* hooks see all rows */
+    struct layers_job job = { .f = f, .narrows = fewer && !hooked };
     pool_run(f->pool, layers_worker, &job);
+    if (fewer && hooked) narrow(f);
     f->n_rotated = atomic_load(&job.n_rotated);
+    return f->n_tok;
 }
 
 /* ---- logits ---------------------------------------------------------------------------------- */
@@ -424,17 +449,21 @@ struct logits_job {
     float *logits;
 };
 
-/* Row t of the output matrix's input as two rows: int8, and int8 of what that left over. */
-static void split_row(struct forward *f, size_t t)
+/* The output matrix's input as two rows a token: int8, and int8 of what that left over. */
+static void split_rows(const struct worker *w, const float *x)
 {
-    struct kern_act *a = &f->act_pairs;
+    const struct forward *f = w->f;
+    struct kern_act *a = &w->rows->act_pairs;
     size_t d = f->h->d_model, groups = a->stride / 32;
-    const float *x = f->pairs + 2 * t * d, *scale = a->scale + 2 * t * groups;
-    const int8_t *q = a->q + 2 * t * a->stride;
-    float *rest = f->pairs + (2 * t + 1) * d;
-    f->kern->act_quantize(a, 2 * t, 2 * t + 1);
-    for (size_t i = 0; i < d; i++) rest[i] = x[i] - scale[i / 32] * (float)q[i];
-    f->kern->act_quantize(a, 2 * t + 1, 2 * t + 2);
+    for (size_t t = w->t0; t < w->t1; t++) {
+        float *whole = w->rows->pairs + 2 * t * d, *rest = whole + d;
+        const int8_t *q = a->q + 2 * t * a->stride;
+        const float *scale = a->scale + 2 * t * groups;
+        f->kern->rmsnorm(x + t * d, f->weights->output_norm, f->h->norm_eps, d, whole);
+        kern_act_quantize_rows(f->kern->act_quantize, a, 2 * t, 2 * t + 1);
+        for (size_t i = 0; i < d; i++) rest[i] = whole[i] - scale[i / 32] * (float)q[i];
+        kern_act_quantize_rows(f->kern->act_quantize, a, 2 * t + 1, 2 * t + 2);
+    }
 }
 
 /* This worker's part of n rows of logits: both rows of a pair pass over the same weights in one
@@ -442,18 +471,17 @@ static void split_row(struct forward *f, size_t t)
 static void multiply_pairs(const struct worker *w, size_t n, float *logits)
 {
     const struct kern_mat *m = &w->f->weights->output;
-    float *tile = w->f->pair_tiles + (size_t)w->thread * 2 * w->f->micro_batch * PAIR_TILE;
+    float *tile = w->f->tile[w->thread];
     size_t begin, end;
-    pool_share(m->n_out, PAIR_TILE, w->thread, w->n, &begin, &end);
-    for (size_t r = begin; r < end; r += PAIR_TILE) {
-        struct kern_mat part = *m;
-        part.data += r / PACK_ROWS * m->row_group_bytes;
-        part.n_out = end - r < PAIR_TILE ? end - r : PAIR_TILE;
-        gemm_of(w->f->kern, m)(&part, 0, part.n_out, &w->f->act_pairs, 2 * n, tile, PAIR_TILE);
+    share_rows(w, m->n_out, &begin, &end);
+    for (size_t r = begin, width; r < end; r += width) {
+        width = end - r < FORWARD_PANEL ? end - r : FORWARD_PANEL;
+        struct kern_mat part = slice(m, r, r + width);
+        multiply_rows(w, &part, 0, width, &w->rows->act_pairs, 2 * n, tile);
         for (size_t t = 0; t < n; t++)
-            for (size_t i = 0; i < part.n_out; i++)
+            for (size_t i = 0; i < width; i++)
                 logits[t * m->n_out + r + i] =
-                    tile[2 * t * PAIR_TILE + i] + tile[(2 * t + 1) * PAIR_TILE + i];
+                    tile[2 * t * width + i] + tile[(2 * t + 1) * width + i];
     }
 }
 
@@ -461,27 +489,24 @@ static void logits_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct logits_job *job = arg;
     struct forward *f = job->f;
-    struct worker w = { f, thread, n_threads, 0 };
+    struct worker w = worker_of(f, thread, n_threads, job->n);
     const struct kern_mat *m = &f->weights->output;
-    bool pairs = f->pairs && (m->form == KERN_Q8 || m->form == KERN_Q4);
-    size_t t0, t1, d = f->h->d_model;
-    pool_share(job->n, 1, thread, n_threads, &t0, &t1);
-    for (size_t t = t0; t < t1; t++) {
-        float *row = pairs ? f->pairs + 2 * t * d : f->normed + t * d;
-        f->kern->rmsnorm(job->x + t * d, f->weights->output_norm, f->h->norm_eps, d, row);
-        if (pairs) split_row(f, t);
-    }
-    if (!pairs) set_input(&w, &f->act_model, t0, t1);
-    wait_all(&w);
+    bool pairs = w.rows->pairs && kern_mat_is_quantised(m);
+    if (pairs) split_rows(&w, job->x);
+    else norm_tokens(&w, job->x, f->weights->output_norm);
+    wait_tokens(&w);
     if (pairs) multiply_pairs(&w, job->n, job->logits);
-    else multiply(&w, m, &f->act_model, job->n, job->logits);
+    else multiply(&w, m, &w.rows->act_model, job->n, job->logits);
     if (f->h->logit_scale == 1.0f) return;
     wait_all(&w);
-    for (size_t i = t0 * m->n_out; i < t1 * m->n_out; i++) job->logits[i] *= f->h->logit_scale;
+    size_t begin, end;
+    pool_share(job->n * m->n_out, 1, thread, n_threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) job->logits[i] *= f->h->logit_scale;
 }
 
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits)
 {
     struct logits_job job = { f, x, n, logits };
+    f->lone = n <= FORWARD_LONE;
     pool_run(f->pool, logits_worker, &job);
 }

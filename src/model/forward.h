@@ -12,6 +12,7 @@ struct forward_run {
     struct kv_table *kv;
     const int32_t *ids; /* (n) */
     uint32_t first, n;  /* index in the sequence of the first token; tokens */
+    uint32_t n_wanted;  /* the stream after the last layer is wanted of the last so many */
     uint64_t offset;    /* added to the index for angles only */
     zp_mode mode;
 };
@@ -25,7 +26,22 @@ struct forward_hooks {
                    const float *v);
 };
 
-enum { PAIR_TILE = 64 }; /* rows of the output matrix computed at a time */
+enum {
+    FORWARD_PANEL = 64, /* rows of a matrix whose products stay in a core's cache */
+    FORWARD_LONE = 2     /* up to so many tokens every worker keeps its own rows */
+};
+
+/* The tokens' rows as one worker sees them. Workers share those of worker 0, each owning some
+ * tokens; a lone batch is so small that each computes all rows for itself, which costs less than
+ * waiting for the others. */
+struct forward_rows {
+    float *x;      /* (n, d_model): the residual stream */
+    float *normed; /* (n, d_model) where products read f32; else one row, this worker's own */
+    float *heads;  /* (n, n_head d_head): attention's output; NULL where it is quantised at once */
+    struct kern_act act_model, act_heads; /* inputs of products, n rows */
+    float *pairs;                         /* (2 n, d_model) or NULL */
+    struct kern_act act_pairs; /* rows 2 t, 2 t + 1: the parts of row t of the output's input */
+};
 
 /* Scratch and tables of the layer program, sized once for micro_batch tokens. */
 struct forward {
@@ -34,8 +50,9 @@ struct forward {
     const struct weights *weights;
     const struct kern_table *kern;
     struct pool *pool;
-    uint32_t micro_batch, n_ctx;
-    bool exact, identity; /* identity: rotate closed pairs by (1, 0) (tests of I2) */
+    uint32_t micro_batch, n_ctx, n_threads;
+    struct weights_inputs reads; /* what the products read */
+    bool identity;               /* rotate closed pairs by (1, 0) (tests of I2) */
     size_t element;       /* bytes of a KV number: 4 or 2 */
     const uint8_t *gates; /* (n_layer, n_kv, n_pair) 0 = closed for now, or NULL */
     const uint32_t
@@ -43,39 +60,36 @@ struct forward {
     uint32_t n_sink; /* sinks that go with it */
     struct forward_hooks hooks;
     /* scratch */
-    float *x, *normed, *q, *k, *v, *heads, *gate, *up, *sum; /* (micro_batch, width) */
-    float *cs[2];                                            /* (micro_batch, n_pair, 2) or NULL */
-    struct kern_act act_model, act_heads, act_ff;
-    float *pairs, *pair_tiles; /* (2 micro_batch, d_model); (n_threads, 2 micro_batch, 64) */
-    struct kern_act act_pairs; /* rows 2 t, 2 t + 1: the parts of row t; NULL: int8 alone */
+    struct forward_rows *rows; /* (n_threads); [0] has micro_batch rows, the others FORWARD_LONE */
+    float *q, *k, *v, *sum;    /* (micro_batch, width): products */
+    float **panel;             /* (2, n_threads): panels of the feed-forward's two products */
+    float **tile;              /* (n_threads): (2 micro_batch, FORWARD_PANEL) or NULL: of pairs */
+    struct kern_act act_ff;    /* what the feed-forward's second half reads */
+    float *ff;                 /* (micro_batch, d_ff) where products read f32, or NULL */
+    float *cs[2];              /* (micro_batch, n_pair, 2) or NULL */
     float **bias;              /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
     struct attend *attend;
-    void *blocks[24];
-    uint32_t n_blocks;
+    uint8_t *scratch, *tables; /* one block each for all of the above */
     uint64_t scratch_bytes, position_bytes;
     /* the batch in work */
-    const struct forward_run *runs;
-    size_t n_runs;
+    const struct forward_batch *batch;
     uint32_t n_tok;
+    bool lone;
     uint32_t *token_run, *token_at; /* (micro_batch) */
-    uint32_t layer_begin, layer_end;
     uint64_t n_rotated; /* layer x KV head x pair x token, counted where the rotation runs */
 };
 
-/* Everything but scratch is set by the caller before. */
-zp_status forward_open(struct forward *f, zp_err *err);
-void forward_free(struct forward *f);
-/* Bytes forward_open will take. */
-void forward_plan(const struct hparams *h, const struct position *p, uint32_t micro_batch,
-                  uint32_t n_ctx, bool exact, uint32_t n_threads, uint64_t *scratch,
-                  uint64_t *position);
-
-/* Runs layers [layer_begin, layer_end) over runs of together <= micro_batch tokens, n_tok of them.
- * x_in (n_tok, d_model): the stream before layer_begin, or NULL for the embeddings. Leaves the
- * stream in f->x; writes KV, not lengths. */
-void forward_layers(struct forward *f, const struct forward_run *runs, size_t n_runs,
-                    uint32_t layer_begin, uint32_t layer_end, const float *x_in);
+/* Layers [layer_begin, layer_end) over runs of together n_tok <= micro_batch tokens. */
+struct forward_batch {
+    const struct forward_run *runs;
+    size_t n_runs;
+    uint32_t layer_begin, layer_end;
+    const float *x_in; /* (n_tok, d_model): the stream before layer_begin; NULL: the embeddings */
+    bool all;          /* leave the stream of all tokens, not of the wanted ones alone */
+};
+/* Leaves the stream in f->rows[0].x, wanted rows or all, and returns how many; writes KV, not
+ * lengths. What only unwanted rows of the last layer would need is not computed. */
+size_t forward_layers(struct forward *f, const struct forward_batch *batch);
 /* Final norm and output matrix of n rows x (n, d_model): logits (n, n_vocab). n <= micro_batch. */
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits);
-
 #endif

@@ -235,14 +235,17 @@ static zp_status load_vectors(struct weights *w, const struct gguf *g, const str
 }
 
 zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact, uint64_t *bytes,
-                       zp_err *err)
+                       struct weights_inputs *reads, zp_err *err)
 {
     struct weights w;
     struct arena work = { .tag = MEM_META };
     struct packing *jobs;
     size_t size = 0;
+    *reads = (struct weights_inputs){ 0 };
     zp_status status = place(&w, h, &work, &jobs, err);
     if (status == ZP_OK) status = plan_all(&w, g, h, exact, jobs, &size, err);
+    for (size_t i = 0; status == ZP_OK && i < job_count(h); i++)
+        *(kern_mat_is_quantised(jobs[i].mat) ? &reads->q8 : &reads->f32) = true;
     *bytes = size + plan_vectors(g, h);
     arena_free(&w.arena);
     arena_free(&work);

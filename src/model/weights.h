@@ -30,9 +30,13 @@ struct weights {
 
 /* Name of a matrix in layer l: "blk.3.attn_q.weight". out: >= 64 bytes. */
 char *weights_tensor_name(enum weights_mat mat, uint32_t layer, char *out);
-/* Bytes of `packed` (for plans). */
+/* What the products of a model read: f32 rows (float forms), quantised rows, or both. */
+struct weights_inputs {
+    bool f32, q8;
+};
+/* Bytes of `packed`, and what products read (for plans). */
 zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact, uint64_t *bytes,
-                       zp_err *err);
+                       struct weights_inputs *reads, zp_err *err);
 zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h,
                        const struct position *p, bool exact, struct pool *pool, zp_err *err);
 void weights_free(struct weights *w);

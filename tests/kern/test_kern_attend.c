@@ -11,7 +11,9 @@ struct case_attend {
     struct kern_attend a;
     size_t n_pos, n_tiles;
     bool is_bf16;
-    float *q, *k, *v; /* k, v (n_pos, d) as the tiles hold them */
+    float *q, *k, *v; /* q (n_rows, q_step); k, v (n_pos, d) as the tiles hold them */
+    uint16_t *q_pairs; /* q as bf16 */
+    size_t q_step;
     uint32_t *lo, *hi;
     const void **k_tile, **v_tile;
     float *bias_data;
@@ -57,13 +59,26 @@ static bool sees(const struct case_attend *c, size_t r, size_t j)
     return (j < c->a.n_sink || c->lo[r] <= j) && j < c->hi[r];
 }
 
+/* The kernel's view of q: f32 as it is, or rounded to bf16. */
+static void set_queries(struct case_attend *c)
+{
+    for (size_t i = 0; c->is_bf16 && i < c->a.n_rows * c->q_step; i++) {
+        c->q_pairs[i] = f32_to_bf16(c->q[i]);
+        c->q[i] = bf16_to_f32(c->q_pairs[i]);
+    }
+    c->a.q = c->is_bf16 ? (const void *)c->q_pairs : c->q;
+    c->a.q_stride = c->q_step * (c->is_bf16 ? 2 : 4);
+}
+
 /* window 0: everything before; else at most that many positions. */
 static struct case_attend make_attend(struct rng *r, size_t d, size_t n_rows, size_t n_pos,
                                       size_t window, uint32_t n_sink, bool is_bf16, bool with_bias)
 {
     struct case_attend c = { .n_pos = n_pos, .is_bf16 = is_bf16 };
-    c.a = (struct kern_attend){ .d = d, .n_rows = n_rows, .q_stride = d + 3, .n_sink = n_sink };
-    c.q = floats(r, n_rows * c.a.q_stride, 12 / sqrtf((float)d));
+    c.a = (struct kern_attend){ .d = d, .n_rows = n_rows, .n_sink = n_sink };
+    c.q_step = d + 6; /* whole pairs */
+    c.q = floats(r, n_rows * c.q_step, 12 / sqrtf((float)d));
+    c.q_pairs = mem_array(MEM_SCRATCH, n_rows * c.q_step, sizeof *c.q_pairs);
     c.lo = mem_array(MEM_SCRATCH, n_rows, sizeof *c.lo);
     c.hi = mem_array(MEM_SCRATCH, n_rows, sizeof *c.hi);
     for (size_t i = 0; i < n_rows; i++) {
@@ -80,7 +95,7 @@ static struct case_attend make_attend(struct rng *r, size_t d, size_t n_rows, si
             if (!sees(&c, i, j)) c.bias_data[i * n_pos + j] = NAN;
     }
     c.state = mem_array(MEM_SCRATCH, n_rows * (d + 2), sizeof *c.state);
-    c.a.q = c.q;
+    set_queries(&c);
     c.a.lo = c.lo;
     c.a.hi = c.hi;
     c.a.bias = with_bias ? c.bias : NULL;
@@ -99,7 +114,7 @@ static void free_attend(struct case_attend *c)
         mem_free((void *)(uintptr_t)c->k_tile[t]);
         mem_free((void *)(uintptr_t)c->v_tile[t]);
     }
-    void *all[] = { c->q, c->k, c->v, c->lo, c->hi, c->bias_data, c->state };
+    void *all[] = { c->q, c->q_pairs, c->k, c->v, c->lo, c->hi, c->bias_data, c->state };
     for (size_t i = 0; i < ZP_COUNT(all); i++) mem_free(all[i]);
     mem_free((void *)c->k_tile);
     mem_free((void *)c->v_tile);
@@ -131,7 +146,7 @@ static double true_output(const struct case_attend *c, size_t r, double *out)
         s[j] = c->a.bias ? (double)c->bias[r][j] : 0;
         double parts = fabs(s[j]);
         for (size_t i = 0; i < d; i++) {
-            double part = (double)c->q[r * c->a.q_stride + i] * (double)c->k[j * d + i];
+            double part = (double)c->q[r * c->q_step + i] * (double)c->k[j * d + i];
             s[j] += part;
             parts += fabs(part);
         }
@@ -150,7 +165,8 @@ static double true_output(const struct case_attend *c, size_t r, double *out)
     return 2 + size;
 }
 
-/* Largest |error| / (2^-24 (2 + size of the logits)); |v| <= 1 here. */
+/* Largest |error| / (2^-24 (2 + size of the logits)), beyond 2^-8 where weights are rounded to
+ * bf16; |v| <= 1 here. */
 static double output_constant(const struct case_attend *c)
 {
     double worst = 0, *out = mem_array(MEM_SCRATCH, c->a.d, sizeof *out);
@@ -158,7 +174,7 @@ static double output_constant(const struct case_attend *c)
         double unit = ldexp(1, -24) * true_output(c, r, out);
         for (size_t i = 0; i < c->a.d; i++) {
             double got = (double)c->a.o[r * c->a.d + i] / (double)c->a.l[r];
-            double error = fabs(got - out[i]) / unit;
+            double error = (fabs(got - out[i]) - (c->is_bf16 ? 0x1p-8 : 0)) / unit;
             if (!(error <= worst)) worst = error;
         }
     }
@@ -221,7 +237,7 @@ static void test_bits_of_a_row_do_not_depend_on_other_rows(void **state)
                 struct kern_attend part = c.a;
                 float *own = mem_array(MEM_SCRATCH, n * (c.a.d + 2), sizeof *own);
                 part.n_rows = n;
-                part.q += from * c.a.q_stride;
+                part.q = (const char *)c.a.q + from * c.a.q_stride;
                 part.lo += from;
                 part.hi += from;
                 if (part.bias) part.bias += from;
@@ -357,7 +373,8 @@ static void test_a_nan_query_gives_nan_for_its_row_only(void **state)
     size_t levels = all_levels(t);
     for (size_t l = 0; l < levels; l++) {
         struct case_attend c = make_attend(&r, 64, 6, 130, 0, 0, l % 2 == 0, false);
-        c.q[2 * c.a.q_stride + 5] = NAN;
+        c.q[2 * c.q_step + 5] = NAN;
+        set_queries(&c);
         start_state(&c.a);
         attend_of(&t[l], c.is_bf16)(&c.a);
         for (size_t i = 0; i < 6; i++) {

@@ -27,7 +27,7 @@ static struct case_act make_act(struct rng *r, size_t n_tok, size_t n_in, float 
     c.a.f32 = c.x;
     c.a.f32_stride = stride;
     kern_table_init(&ref, KERN_REF);
-    ref.act_quantize(&c.a, 0, n_tok);
+    kern_act_quantize_rows(ref.act_quantize, &c.a, 0, n_tok);
     return c;
 }
 
@@ -157,9 +157,12 @@ static void check_cuts(struct rng *r, const struct kern_table *t, const struct c
         if (rng_below(r, 2)) n = 1;
         struct kern_act part = x->a;
         part.f32 += tok * part.f32_stride;
-        part.q += tok * part.stride;
-        part.scale += tok * (part.stride / 32);
-        part.sum16 += tok * (part.stride / 16);
+        struct kern_group g = kern_group_at(&x->a, tok, 0);
+        part.q = g.q;
+        part.scale = g.scale;
+        part.scaled32 = g.scaled32;
+        part.minus32 = g.minus32;
+        part.sum16 = g.sum16;
         for (size_t row = 0; row < n_out;) {
             size_t end = row + PACK_ROWS * (1 + rng_below(r, 6));
             if (end > n_out) end = n_out;
@@ -216,7 +219,7 @@ static void test_bad_numbers_spread_to_their_own_token_only(void **state)
             x.x[2 * x.a.f32_stride + 77] = NAN;
             x.x[4 * x.a.f32_stride + 200] = INFINITY;
             for (size_t k = 0; k < 320; k++) x.x[5 * x.a.f32_stride + k] = 1e-42f;
-            t[l].act_quantize(&x.a, 0, 7);
+            kern_act_quantize_rows(t[l].act_quantize, &x.a, 0, 7);
             float *after = run(&t[l], &w, &x, 37);
             for (size_t tok = 0; tok < 7; tok++) {
                 const float *now = after + tok * 37;

@@ -214,9 +214,12 @@ static void check_act_quantize(const struct kern_table *t, struct rng *r, size_t
     kern_act_place(&b, mb, n_tok, n);
     a.f32 = b.f32 = x.x;
     a.f32_stride = b.f32_stride = stride;
-    ref.act_quantize(&a, 0, n_tok);
-    t->act_quantize(&b, 1, n_tok);
-    t->act_quantize(&b, 0, 1);
+    kern_act_quantize_rows(ref.act_quantize, &a, 0, n_tok);
+    size_t middle = rng_below(r, n / 32 + 1) * 32; /* the last rows in two parts of columns */
+    struct kern_part left = { 1, n_tok, 0, middle }, right = { 1, n_tok, middle, n };
+    t->act_quantize(&b, right, x.x + stride + middle, stride);
+    t->act_quantize(&b, left, x.x + stride, stride);
+    kern_act_quantize_rows(t->act_quantize, &b, 0, 1);
     assert_memory_equal(ma, mb, bytes + GUARD);
     for (size_t tok = 0; tok < n_tok; tok++)
         for (size_t k = 0; k < b.stride; k++) {

@@ -102,7 +102,10 @@ static size_t tasks_with(const zp_model *m, uint32_t n_ctx, uint32_t n_threads)
     zp_item items[] = { { s[0], ids, 300, ZP_WANT_NONE }, { s[1], ids, 30, ZP_WANT_NONE } };
     GOLDEN_OK(zp_engine_run(e, items, 2, NULL, 0, NULL, err));
     items[0].n = items[1].n = 1;
-    GOLDEN_OK(zp_engine_run(e, items, 2, NULL, 0, NULL, err));
+    items[0].want = items[1].want = ZP_WANT_LAST;
+    float *logits = mem_array(MEM_SCRATCH, 2 * m->h.n_vocab, sizeof *logits);
+    GOLDEN_OK(zp_engine_run(e, items, 2, logits, 2, NULL, err));
+    mem_free(logits);
     size_t tasks = attend_tasks(&e->forward);
     for (int i = 0; i < 2; i++) zp_seq_close(s[i]);
     zp_engine_close(e);

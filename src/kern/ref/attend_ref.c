@@ -12,6 +12,13 @@ static float k_at(const void *tile, bool is_bf16, size_t i, size_t j)
     return bf16_to_f32(((const uint16_t *)tile)[i / 2 * (2 * TILE) + j * 2 + i % 2]);
 }
 
+static float q_at(const struct kern_attend *a, bool is_bf16, size_t r, size_t i)
+{
+    const uint8_t *row = (const uint8_t *)a->q + r * a->q_stride;
+    if (!is_bf16) return ((const float *)(const void *)row)[i];
+    return bf16_to_f32(((const uint16_t *)(const void *)row)[i]);
+}
+
 static float v_at(const void *tile, bool is_bf16, size_t d, size_t j, size_t c)
 {
     if (!is_bf16) return ((const float *)tile)[j * d + c];
@@ -31,8 +38,9 @@ static bool score_tile(const struct kern_attend *a, size_t r, size_t t, bool is_
     for (size_t j = 0; j < TILE; j++) any |= seen[j] = sees(a, r, t * TILE + j);
     if (!any) return false;
     for (size_t j = 0; j < TILE; j++) s[j] = 0;
-    for (size_t i = 0; i < a->d; i++) {
-        float q = a->q[r * a->q_stride + i];
+    for (size_t step = 0; step < a->d; step++) {
+        size_t i = is_bf16 ? step ^ 1 : step; /* the odd channel of a pair first */
+        float q = q_at(a, is_bf16, r, i);
         for (size_t j = 0; j < TILE; j++) s[j] += q * k_at(a->k_tile[t], is_bf16, i, j);
     }
     if (a->bias)
@@ -51,12 +59,14 @@ static void attend_row_tile(const struct kern_attend *a, size_t r, size_t t, boo
     float keep = a->m[r] == max ? 1.0f : expf(a->m[r] - max);
     for (size_t j = 0; j < TILE; j++) {
         p[j] = seen[j] ? expf(p[j] - max) : 0;
+        if (is_bf16) p[j] = bf16_to_f32(f32_to_bf16(p[j]));
         sum += p[j];
     }
     a->m[r] = max;
     a->l[r] = a->l[r] * keep + sum;
     for (size_t c = 0; c < a->d; c++) o[c] *= keep;
-    for (size_t j = 0; j < TILE; j++) {
+    for (size_t step = 0; step < TILE; step++) {
+        size_t j = is_bf16 ? step ^ 1 : step;
         if (!seen[j]) continue; /* unseen positions may hold anything */
         for (size_t c = 0; c < a->d; c++) o[c] += p[j] * v_at(a->v_tile[t], is_bf16, a->d, j, c);
     }

@@ -18,36 +18,37 @@ static bool group_max(const float *x, size_t n, float *max)
     return finite;
 }
 
-static void quantize_group(const float *x, size_t n, int8_t *q, float *scale, int32_t sum16[2])
+static void quantize_group(const float *x, size_t n, struct kern_group out)
 {
     float max;
-    memset(q, 0, GROUP);
-    sum16[0] = sum16[1] = 0;
-    *scale = 0;
+    memset(out.q, 0, GROUP);
+    out.sum16[0] = out.sum16[1] = *out.minus32 = 0;
+    *out.scale = *out.scaled32 = 0;
     if (!group_max(x, n, &max)) {
-        *scale = NAN; /* every product with this group becomes NaN: seen, not hidden */
+        /* every product with this group is NaN: seen, not hidden */
+        *out.scale = *out.scaled32 = NAN;
         return;
     }
     if (max < 1e-30f) return; /* 127 / max would overflow */
     float inverse = 127.0f / max;
-    *scale = max / 127.0f;
+    *out.scale = max / 127.0f;
     for (size_t i = 0; i < n; i++) {
-        q[i] = (int8_t)lrintf(x[i] * inverse);
-        sum16[i / 16] += q[i];
+        out.q[i] = (int8_t)lrintf(x[i] * inverse);
+        out.sum16[i / 16] += out.q[i];
     }
+    *out.minus32 = -(out.sum16[0] + out.sum16[1]);
+    *out.scaled32 = *out.scale * (float)-*out.minus32;
 }
 
-void act_quantize_ref(struct kern_act *a, size_t t0, size_t t1)
+void act_quantize_ref(struct kern_act *a, struct kern_part part, const float *x, size_t x_stride)
 {
-    size_t groups = a->stride / GROUP;
-    for (size_t t = t0; t < t1; t++) {
-        const float *x = a->f32 + t * a->f32_stride;
-        for (size_t g = 0; g < groups; g++) {
-            size_t from = g * GROUP, left = a->n_in > from ? a->n_in - from : 0;
-            quantize_group(x + from, left < GROUP ? left : GROUP, a->q + t * a->stride + from,
-                           a->scale + t * groups + g, a->sum16 + (t * groups + g) * 2);
+    size_t end = kern_part_groups(a, part);
+    for (size_t t = part.t0; t < part.t1; t++, x += x_stride)
+        for (size_t g = part.k0 / GROUP; g < end; g++) {
+            size_t from = g * GROUP, left = part.k1 > from ? part.k1 - from : 0;
+            quantize_group(left ? x + (from - part.k0) : x, left < GROUP ? left : GROUP,
+                           kern_group_at(a, t, g));
         }
-    }
 }
 
 void rmsnorm_ref(const float *x, const float *gain, float eps, size_t n, float *y)

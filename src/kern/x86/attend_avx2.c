@@ -3,6 +3,8 @@
  * slices of 16 channels (values). Steps and orders are those of attend_avx512.c: the same bits. */
 #include <immintrin.h>
 #include <math.h>
+#include <string.h>
+#include "base/num.h"
 #include "kern/kern_impl.h"
 #include "kern/x86/attend_batch.h"
 #include "kern/x86/vec_avx2.h"
@@ -22,15 +24,25 @@ ZP_INLINE __m256 load8(const char *from, const __m256i *mask, enum half half)
     return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000)));
 }
 
+/* A float, or half of a bf16 pair, in all lanes. */
+ZP_INLINE __m256 broadcast(const char *x, enum half half)
+{
+    int32_t word;
+    memcpy(&word, x, 4);
+    if (half == LOW) word = (int32_t)((uint32_t)word << 16);
+    if (half == HIGH) word &= (int32_t)0xffff0000;
+    return _mm256_castsi256_ps(_mm256_set1_epi32(word));
+}
+
 /* acc[r] += x[r] * (16 lanes at `from`). Both types take 4 bytes a lane: a float or a pair.
  * mask: two registers, or NULL where all lanes exist. */
 ZP_INLINE void add_products(__m256 acc[BATCH_ROWS][2], const char *from, enum half half,
-                            const __m256i *mask, const float *const x[BATCH_ROWS], size_t at, int n)
+                            const __m256i *mask, const char *const x[BATCH_ROWS], size_t at, int n)
 {
     __m256 w0 = load8(from, mask, half), w1 = load8(from + 32, mask ? mask + 1 : NULL, half);
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
-        __m256 xr = _mm256_broadcast_ss(x[r] + at);
+        __m256 xr = broadcast(x[r] + at * 4, half);
         acc[r][0] = _mm256_fmadd_ps(xr, w0, acc[r][0]);
         acc[r][1] = _mm256_fmadd_ps(xr, w1, acc[r][1]);
     }
@@ -43,10 +55,10 @@ ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, si
     __m256 s[BATCH_ROWS][2];
     ZP_UNROLL
     for (int r = 0; r < n; r++) s[r][0] = s[r][1] = _mm256_setzero_ps();
-    size_t step = is_bf16 ? 2 : 1, at = (size_t)slice * LANES * 4;
-    for (size_t i = 0; i < d; i += step, at += TILE * 4) {
+    size_t steps = is_bf16 ? d / 2 : d, at = (size_t)slice * LANES * 4;
+    for (size_t i = 0; i < steps; i++, at += TILE * 4) {
+        if (is_bf16) add_products(s, k + at, HIGH, NULL, b->q, i, n);
         add_products(s, k + at, is_bf16 ? LOW : WHOLE, NULL, b->q, i, n);
-        if (is_bf16) add_products(s, k + at, HIGH, NULL, b->q, i + 1, n);
         if (next) _mm_prefetch(next + at, _MM_HINT_T1);
     }
     ZP_UNROLL
@@ -63,8 +75,29 @@ ZP_INLINE __m256i lanes_of_bits(uint32_t bits)
     return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)bits), bit), bit);
 }
 
-/* Scores of one row become weights; m and l move on. */
-static void soften(struct attend_batch *b, int r)
+/* To the nearest bf16, ties to even; NaN stays NaN, what bf16 has no normal number for is 0. */
+ZP_INLINE __m256 round_bf16(__m256 x)
+{
+    __m256i bits = _mm256_castps_si256(x), one = _mm256_set1_epi32(1);
+    __m256i up = _mm256_add_epi32(_mm256_and_si256(_mm256_srli_epi32(bits, 16), one),
+                                  _mm256_set1_epi32(0x7fff));
+    up = _mm256_and_si256(_mm256_add_epi32(bits, up), _mm256_set1_epi32((int)0xffff0000));
+    __m256 normal = _mm256_cmp_ps(x, _mm256_set1_ps(0x1p-126f), _CMP_GE_OQ);
+    __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    return _mm256_or_ps(_mm256_and_ps(_mm256_castsi256_ps(up), normal), _mm256_and_ps(x, nan));
+}
+
+/* The 64 weights of a row as bf16 pairs, in place. */
+ZP_INLINE void pack_pairs(float p[TILE])
+{
+    uint32_t pairs[TILE / 2];
+    for (int i = 0; i < TILE / 2; i++)
+        pairs[i] = f32_bits(p[2 * i]) >> 16 | (f32_bits(p[2 * i + 1]) & 0xffff0000u);
+    memcpy(p, pairs, sizeof pairs);
+}
+
+/* Scores of one row become weights, bf16 pairs where the values are; m and l move on. */
+ZP_INLINE void soften(struct attend_batch *b, int r, bool is_bf16)
 {
     const __m256 none = _mm256_set1_ps(-INFINITY);
     __m256 s[TILE / HALF], top[2] = { none, none };
@@ -82,8 +115,10 @@ static void soften(struct attend_batch *b, int r)
     for (int c = 0; c < TILE / HALF; c++) {
         s[c] = exp_avx2(_mm256_sub_ps(s[c], _mm256_set1_ps(max)));
         s[c] = _mm256_and_ps(s[c], _mm256_castsi256_ps(seen[c]));
+        if (is_bf16) s[c] = round_bf16(s[c]);
         _mm256_store_ps(b->p[r] + c * HALF, s[c]);
     }
+    if (is_bf16) pack_pairs(b->p[r]);
     __m256 low = _mm256_add_ps(_mm256_add_ps(s[0], s[2]), _mm256_add_ps(s[4], s[6]));
     __m256 high = _mm256_add_ps(_mm256_add_ps(s[1], s[3]), _mm256_add_ps(s[5], s[7]));
     float keep = max == old ? 1.0f : _mm256_cvtss_f32(exp_avx2(_mm256_set1_ps(old - max)));
@@ -108,21 +143,21 @@ ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, const __m
                           size_t j0, size_t j1, bool is_bf16, int n)
 {
     const __m256i *upper = mask ? mask + 1 : NULL;
-    const float *p[BATCH_ROWS] = { 0 };
+    const char *p[BATCH_ROWS] = { 0 };
     __m256 o[BATCH_ROWS][2];
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
         __m256 keep = _mm256_set1_ps(b->keep[r]);
-        p[r] = b->p[r];
+        p[r] = (const char *)b->p[r];
         o[r][0] = _mm256_mul_ps(load_state(b->o[r] + c0, mask), keep);
         o[r][1] = _mm256_mul_ps(load_state(b->o[r] + c0 + HALF, upper), keep);
     }
-    size_t step = is_bf16 ? 2 : 1;
-    for (size_t j = j0; j < j1; j += step) {
-        size_t at = (j / step * d + c0) * 4;
-        add_products(o, b->v + at, is_bf16 ? LOW : WHOLE, mask, p, j, n);
+    size_t begin = is_bf16 ? j0 / 2 : j0, end = is_bf16 ? (j1 + 1) / 2 : j1;
+    for (size_t j = begin; j < end; j++) {
+        size_t at = (j * d + c0) * 4;
         /* the upper half of the last pair may be unwritten */
-        if (is_bf16 && j + 1 < j1) add_products(o, b->v + at, HIGH, mask, p, j + 1, n);
+        if (is_bf16 && 2 * j + 1 < j1) add_products(o, b->v + at, HIGH, mask, p, j, n);
+        add_products(o, b->v + at, is_bf16 ? LOW : WHOLE, mask, p, j, n);
         if (b->next_v) _mm_prefetch(b->next_v + at, _MM_HINT_T1);
     }
     ZP_UNROLL
@@ -137,11 +172,10 @@ ZP_INLINE void attend_step(struct attend_batch *b, size_t d, bool is_bf16, int n
     for (int slice = 0; slice < SLICES; slice++) score(b, b->k, b->next_k, d, slice, is_bf16, n);
     uint64_t any = 0;
     for (int r = 0; r < n; r++) {
-        soften(b, r);
+        soften(b, r, is_bf16);
         any |= b->seen[r];
     }
     size_t j0 = (size_t)__builtin_ctzll(any), j1 = 64 - (size_t)__builtin_clzll(any);
-    if (is_bf16) j0 &= ~(size_t)1;
     size_t c0 = 0;
     for (; c0 + LANES <= d; c0 += LANES) add_values(b, d, c0, NULL, j0, j1, is_bf16, n);
     if (c0 == d) return;

@@ -1,44 +1,53 @@
 /* attend_avx512.c: attention over 64-position tiles, up to six query rows at a time.
  * Scores: lane = position, 4 registers a row; values: lane = channel, 4 registers a row: 24
- * accumulators in both halves, K and V loads shared by the rows. bf16 is widened exactly.
- * Each row's state takes the same steps whatever rows share the call (I1): one chain of fused
- * multiply-adds in ascending channel (scores) and ascending position (values) per lane.
- * Tiles go outside, rows inside: a tile is read from memory once; its successor is prefetched.
- * Reached on a core of 117 GFLOPS that reads 33 GB/s: prefill 85 to 104 GFLOPS, one token of three
- * heads 29 to 33 GB/s. */
+ * accumulators in both halves, K and V loads shared by the rows.
+ *   f32   a step is one channel (scores) or position (values): one fused multiply-add
+ *   bf16  a step is a pair of them: vdpbf16ps, which is two fused multiply-adds, the odd one first,
+ *         and takes q and the weights as bf16 pairs as well. One-instruction asm, because gcc 12
+ *         copies accumulators around such builtins.
+ * Each row's state takes the same steps whatever rows share the call (I1): one chain per lane, in
+ * ascending channels and positions.
+ * Tiles go outside, rows inside: a tile is read from memory once; its successor is prefetched. */
 #include <immintrin.h>
 #include <math.h>
+#include <string.h>
 #include "kern/kern_impl.h"
 #include "kern/x86/attend_batch.h"
 #include "kern/x86/vec_avx512.h"
 
 enum { TILE = KERN_TILE, LANES = 16, PARTS = TILE / LANES };
 
-/* How a register of 16 values is made: f32 as it is, bf16 from the low or high half of pairs. */
-enum half { WHOLE, LOW, HIGH };
-
-ZP_INLINE __m512 load16(const void *from, __mmask16 mask, enum half half)
+ZP_INLINE __m512 dot2(__m512 acc, __m512i a, __m512i b)
 {
-    if (half == WHOLE) return _mm512_maskz_loadu_ps(mask, from);
-    __m512i pairs = _mm512_maskz_loadu_epi32(mask, from);
-    if (half == LOW) return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
-    return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000)));
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
 }
 
-/* acc[r][c] += x[r] * (64 lanes at `from`). Both types take 4 bytes a lane: a float or a pair. */
-ZP_INLINE void add_products(__m512 acc[BATCH_ROWS][PARTS], const char *from, enum half half,
-                            int parts, __mmask16 last, const float *const x[BATCH_ROWS], size_t at,
+/* What one step reads of a lane: a float, a pair of bf16, or the first of a pair whose second
+ * position may be unwritten. */
+enum lane { F32, PAIR, FIRST };
+
+/* acc[r][c] += x[r] * (64 lanes at `from`); x[r] + at * 4: a lane's counterpart, for all alike. */
+ZP_INLINE void add_products(__m512 acc[BATCH_ROWS][PARTS], const char *from, enum lane lane,
+                            int parts, __mmask16 last, const char *const x[BATCH_ROWS], size_t at,
                             int n)
 {
-    __m512 w[PARTS];
+    __m512i w[PARTS];
     ZP_UNROLL
-    for (int c = 0; c < parts; c++)
-        w[c] = load16(from + c * 64, c == parts - 1 ? last : (__mmask16)0xffff, half);
+    for (int c = 0; c < parts; c++) {
+        w[c] = _mm512_maskz_loadu_epi32(c == parts - 1 ? last : (__mmask16)0xffff, from + c * 64);
+        if (lane == FIRST) w[c] = _mm512_and_si512(w[c], _mm512_set1_epi32(0xffff));
+    }
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
+        int32_t word;
+        memcpy(&word, x[r] + at * 4, 4);
+        __m512i xr = _mm512_set1_epi32(word);
         ZP_UNROLL
         for (int c = 0; c < parts; c++)
-            acc[r][c] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][at]), w[c], acc[r][c]);
+            acc[r][c] = lane == F32 ? _mm512_fmadd_ps(_mm512_castsi512_ps(xr),
+                                                      _mm512_castsi512_ps(w[c]), acc[r][c])
+                                    : dot2(acc[r][c], w[c], xr);
     }
 }
 
@@ -58,11 +67,10 @@ ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, si
         ZP_UNROLL
         for (int c = 0; c < PARTS; c++) s[r][c] = _mm512_setzero_ps();
     }
-    size_t step = is_bf16 ? 2 : 1;
-    for (size_t i = 0; i < d; i += step, k += TILE * 4) {
-        add_products(s, k, is_bf16 ? LOW : WHOLE, PARTS, 0xffff, b->q, i, n);
-        if (is_bf16) add_products(s, k, HIGH, PARTS, 0xffff, b->q, i + 1, n);
-        if (next) fetch(next + i / step * TILE * 4, PARTS);
+    size_t steps = is_bf16 ? d / 2 : d;
+    for (size_t i = 0; i < steps; i++) {
+        add_products(s, k + i * TILE * 4, is_bf16 ? PAIR : F32, PARTS, 0xffff, b->q, i, n);
+        if (next) fetch(next + i * TILE * 4, PARTS);
     }
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
@@ -71,8 +79,23 @@ ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, si
     }
 }
 
-/* Scores of one row become weights; m and l move on. */
-static void soften(struct attend_batch *b, int r)
+/* 64 weights as 32 pairs of bf16 at `out`; the weights become what the pairs hold. */
+ZP_INLINE void round_pairs(__m512 w[PARTS], float *out)
+{
+    ZP_UNROLL
+    for (int c = 0; c < PARTS; c += 2) {
+        __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(w[c + 1], w[c]);
+        _mm512_store_si512(out + c / 2 * LANES, pairs);
+        for (int h = 0; h < 2; h++) {
+            __m256i half = h ? _mm512_extracti64x4_epi64(pairs, 1) : _mm512_castsi512_si256(pairs);
+            w[c + h] =
+                _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+        }
+    }
+}
+
+/* Scores of one row become weights, bf16 pairs where the values are; m and l move on. */
+ZP_INLINE void soften(struct attend_batch *b, int r, bool is_bf16)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
     __m512 s[PARTS], top = none;
@@ -92,8 +115,9 @@ static void soften(struct attend_batch *b, int r)
     for (int c = 0; c < PARTS; c++) {
         __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
         sum[c] = _mm512_maskz_mov_ps(seen, exp_avx512(_mm512_sub_ps(s[c], all)));
-        _mm512_store_ps(b->p[r] + c * LANES, sum[c]);
+        if (!is_bf16) _mm512_store_ps(b->p[r] + c * LANES, sum[c]);
     }
+    if (is_bf16) round_pairs(sum, b->p[r]);
     float added =
         sum_avx512(_mm512_add_ps(_mm512_add_ps(sum[0], sum[1]), _mm512_add_ps(sum[2], sum[3])));
     float keep = max == old ? 1.0f : _mm512_cvtss_f32(exp_avx512(_mm512_set1_ps(old - max)));
@@ -108,24 +132,24 @@ ZP_INLINE void add_values(struct attend_batch *b, const char *v, const char *nex
                           int parts)
 {
     __m512 o[BATCH_ROWS][PARTS];
-    const float *p[BATCH_ROWS] = { 0 };
+    const char *p[BATCH_ROWS] = { 0 };
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
-        p[r] = b->p[r];
+        p[r] = (const char *)b->p[r];
         ZP_UNROLL
         for (int c = 0; c < parts; c++)
             o[r][c] = _mm512_mul_ps(_mm512_maskz_loadu_ps(c == parts - 1 ? last : (__mmask16)0xffff,
                                                           b->o[r] + c0 + (size_t)c * LANES),
                                     _mm512_set1_ps(b->keep[r]));
     }
-    size_t step = is_bf16 ? 2 : 1;
-    for (size_t j = j0; j < j1; j += step) {
-        size_t at = (j / step * d + c0) * 4;
-        add_products(o, v + at, is_bf16 ? LOW : WHOLE, parts, last, p, j, n);
-        /* the upper half of the last pair may be unwritten */
-        if (is_bf16 && j + 1 < j1) add_products(o, v + at, HIGH, parts, last, p, j + 1, n);
+    size_t begin = is_bf16 ? j0 / 2 : j0, end = is_bf16 ? j1 / 2 : j1;
+    for (size_t j = begin; j < end; j++) {
+        size_t at = (j * d + c0) * 4;
+        add_products(o, v + at, is_bf16 ? PAIR : F32, parts, last, p, j, n);
         if (next) fetch(next + at, parts);
     }
+    if (is_bf16 && j1 % 2)
+        add_products(o, v + (end * d + c0) * 4, FIRST, parts, last, p, end, n);
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
         ZP_UNROLL
@@ -140,11 +164,10 @@ ZP_INLINE void attend_step(struct attend_batch *b, size_t d, bool is_bf16, int n
     score(b, b->k, b->next_k, d, is_bf16, n);
     uint64_t any = 0;
     for (int r = 0; r < n; r++) {
-        soften(b, r);
+        soften(b, r, is_bf16);
         any |= b->seen[r];
     }
     size_t j0 = (size_t)__builtin_ctzll(any), j1 = 64 - (size_t)__builtin_clzll(any), c0 = 0;
-    if (is_bf16) j0 &= ~(size_t)1;
     for (; c0 + TILE <= d; c0 += TILE)
         add_values(b, b->v, b->next_v, d, c0, 0xffff, j0, j1, is_bf16, n, PARTS);
     for (; c0 < d; c0 += LANES) {

@@ -11,7 +11,7 @@ enum { BATCH_ROWS = 6 };
 
 struct attend_batch {
     int n; /* rows; all of them see something of the tile */
-    const float *q[BATCH_ROWS];
+    const char *q[BATCH_ROWS];
     float *o[BATCH_ROWS];
     float *m[BATCH_ROWS], *l[BATCH_ROWS];
     const float *bias[BATCH_ROWS];               /* at the tile's first position, or NULL */
@@ -46,7 +46,7 @@ static inline void add_row(struct attend_batch *b, const struct kern_attend *a, 
                            size_t first, uint64_t seen)
 {
     int n = b->n++;
-    b->q[n] = a->q + r * a->q_stride;
+    b->q[n] = (const char *)a->q + r * a->q_stride;
     b->o[n] = a->o + r * a->d;
     b->m[n] = a->m + r;
     b->l[n] = a->l + r;

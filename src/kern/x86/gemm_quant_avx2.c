@@ -14,8 +14,8 @@ enum { R = PACK_ROWS, HALF = 8, MAX_TOK = 4 };
 struct tile {
     const uint8_t *w;
     const int8_t *xq;
-    const float *xs;
-    const int32_t *sums;
+    const float *xs, *scaled32;
+    const int32_t *minus32, *sum16;
     size_t x_stride, n_blocks, next; /* next: distance of the bytes to prefetch, 0 = none */
     struct pack_block at;
     int32_t offset; /* on top of what the byte products subtract */
@@ -95,12 +95,6 @@ ZP_INLINE void dot_q4(__m256i acc[MAX_TOK], const uint8_t *block, const int8_t *
     for (int i = 0; i < n_tok; i++) acc[i] = _mm256_add_epi32(acc[i], widen_pairs(pairs[i]));
 }
 
-ZP_INLINE int32_t group_sum(const struct tile *t, int i, size_t block, int k_group, int part)
-{
-    const int32_t *s = t->sums + (size_t)i * (t->x_stride / 16) + block * 4;
-    return k_group == 32 ? s[part * 2] + s[part * 2 + 1] : s[part];
-}
-
 ZP_INLINE void add_group(const struct tile *t, __m256 total[MAX_TOK], enum kern_form form,
                          int k_group, const uint8_t *block, size_t b, int part, int half, int n_tok)
 {
@@ -108,8 +102,11 @@ ZP_INLINE void add_group(const struct tile *t, __m256 total[MAX_TOK], enum kern_
     const int8_t *x = t->xq + b * PACK_BLOCK;
     size_t x_group = b * 2 + (size_t)(part * k_group / 32), step = t->at.scale_step;
     ZP_UNROLL
-    for (int i = 0; i < n_tok; i++)
-        acc[i] = _mm256_set1_epi32(-group_sum(t, i, b, k_group, part) * t->offset);
+    for (int i = 0; i < n_tok; i++) {
+        size_t at = (size_t)i * (t->x_stride / 32) + x_group;
+        int32_t minus = k_group == 32 ? t->minus32[at] : -t->sum16[at * 2 + (size_t)part % 2];
+        acc[i] = _mm256_set1_epi32(minus * t->offset);
+    }
     if (form == KERN_Q8) dot_q8(acc, block, x, t->x_stride, k_group, part, half, n_tok);
     else dot_q4(acc, block, x, t->x_stride, k_group, part, half, n_tok);
     __m256 scale = load_scales(block + t->at.scale_at + (size_t)part * step, half, t->scale_f16);
@@ -122,9 +119,10 @@ ZP_INLINE void add_group(const struct tile *t, __m256 total[MAX_TOK], enum kern_
     __m256 min = load_scales(block + t->at.min_at + (size_t)part * step, half, t->scale_f16);
     ZP_UNROLL
     for (int i = 0; i < n_tok; i++) {
-        float xs = t->xs[(size_t)i * (t->x_stride / 32) + x_group];
-        __m256 sum = _mm256_set1_ps(xs * (float)group_sum(t, i, b, k_group, part));
-        total[i] = _mm256_fmadd_ps(sum, min, total[i]);
+        size_t at = (size_t)i * (t->x_stride / 32) + x_group;
+        float sum = k_group == 32 ? t->scaled32[at]
+                                  : t->xs[at] * (float)t->sum16[at * 2 + (size_t)part % 2];
+        total[i] = _mm256_fmadd_ps(_mm256_set1_ps(sum), min, total[i]);
     }
 }
 
@@ -190,9 +188,12 @@ static void multiply_all(const struct kern_mat *w, size_t row_begin, size_t row_
         t.n_rows = row_end - row < R ? row_end - row : R;
         for (size_t i = 0; i < n_tok; i += MAX_TOK) {
             t.next = i == 0 ? w->row_group_bytes : 0;
-            t.xq = x->q + i * x->stride;
-            t.xs = x->scale + i * (x->stride / 32);
-            t.sums = x->sum16 + i * (x->stride / 16);
+            struct kern_group g = kern_group_at(x, i, 0);
+            t.xq = g.q;
+            t.xs = g.scale;
+            t.scaled32 = g.scaled32;
+            t.minus32 = g.minus32;
+            t.sum16 = g.sum16;
             t.y = y + i * y_stride + row;
             multiply_form(&t, w->form, w->k_group, n_tok - i);
         }

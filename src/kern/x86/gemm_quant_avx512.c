@@ -2,11 +2,12 @@
  * activations by vpdpbusd, one zmm lane = one row.
  *
  * Tile 32 rows x 6 tokens: 12 integer and 12 float accumulators stay in registers. A k-group starts
- * at -offset * sum(x), so that offsets cost nothing. Every output takes the steps of the contract
- * in kern.h, scale and min each as one fused multiply-add, in ascending k whatever the tile (I1).
- * Reached on a core whose peak is 467 GOPS: Q4_1 300 to 317, Q4_0 and Q8_0 320 to 360; a k-group of
- * 32 costs 8 dot products and 2 or 3 float steps, which bounds it at 80 or 73 %.
- * vpdpbusd is written as one-instruction asm: gcc 12 copies the accumulator around its builtin. */
+ * at -offset * sum(x) (offsets are powers of two: a shift), so that offsets cost next to nothing.
+ * Every output takes the steps of the contract in kern.h, scale and min each as one fused
+ * multiply-add, in ascending k whatever the tile (I1). Reached on a core whose peak is 467 GOPS:
+ * Q4_1 300 to 317, Q4_0 and Q8_0 320 to 360; a k-group of 32 costs 8 dot products and 2 or 3 float
+ * steps, which bounds it at 80 or 73 %. vpdpbusd is written as one-instruction asm: gcc 12 copies
+ * the accumulator around its builtin. */
 #include <immintrin.h>
 #include <string.h>
 #include "kern/kern_impl.h"
@@ -21,11 +22,12 @@ struct tile {
     const uint8_t *w; /* first row group */
     size_t w_step;    /* bytes from one row group to the next */
     const int8_t *xq; /* first token */
-    const float *xs;
-    const int32_t *sums;
+    const float *xs, *scaled32;
+    const int32_t *minus32, *sum16;
     size_t x_stride, n_blocks;
     struct pack_block at;
-    uint32_t offset;
+    int32_t offset;
+    int offset_bits; /* offset = 1 << offset_bits where it is not 0 */
     bool scale_f16, has_min;
     float *y;
     size_t y_step;
@@ -104,10 +106,21 @@ ZP_INLINE void dot_q4(__m512i acc[MAX_GROUPS][MAX_TOK], const uint8_t *block, si
     }
 }
 
-ZP_INLINE int32_t group_sum(const struct tile *t, int i, size_t block, int k_group, int part)
+/* What the integer accumulators of a k-group start at: - offset * sum(x). */
+ZP_INLINE __m512i start_of(const struct tile *t, int i, size_t x_group, int k_group, int part)
 {
-    const int32_t *s = t->sums + (size_t)i * (t->x_stride / 16) + block * 4;
-    return k_group == 32 ? s[part * 2] + s[part * 2 + 1] : s[part];
+    size_t at = (size_t)i * (t->x_stride / 32) + x_group;
+    if (t->offset == 0) return _mm512_setzero_si512();
+    if (k_group == 16) return _mm512_set1_epi32(-t->sum16[at * 2 + part % 2] * t->offset);
+    return _mm512_sll_epi32(_mm512_set1_epi32(t->minus32[at]), _mm_cvtsi32_si128(t->offset_bits));
+}
+
+/* scale * sum(x) of a k-group. */
+ZP_INLINE __m512 scaled_sum(const struct tile *t, int i, size_t x_group, int k_group, int part)
+{
+    size_t at = (size_t)i * (t->x_stride / 32) + x_group;
+    if (k_group == 32) return _mm512_set1_ps(t->scaled32[at]);
+    return _mm512_set1_ps(t->xs[at] * (float)t->sum16[at * 2 + part % 2]);
 }
 
 /* One k-group of all rows and tokens of the tile. */
@@ -117,16 +130,15 @@ ZP_INLINE void add_group(const struct tile *t, __m512 total[MAX_GROUPS][MAX_TOK]
 {
     __m512i acc[MAX_GROUPS][MAX_TOK];
     const int8_t *x = t->xq + b * PACK_BLOCK;
+    size_t step = t->scale_f16 ? R * 2 : R * 4, x_group = b * 2 + (size_t)(part * k_group / 32);
     ZP_UNROLL
     for (int i = 0; i < n_tok; i++) {
-        ZP_UNROLL
-        for (int g = 0; g < n_groups; g++)
-            acc[g][i] = _mm512_set1_epi32(-group_sum(t, i, b, k_group, part) * (int32_t)t->offset);
+        acc[0][i] = start_of(t, i, x_group, k_group, part);
+        if (n_groups == 2) acc[1][i] = acc[0][i];
     }
     if (form == KERN_Q8)
         dot_q8(acc, block, t->w_step, x, t->x_stride, k_group, part, n_groups, n_tok);
     else dot_q4(acc, block, t->w_step, x, t->x_stride, k_group, part, n_groups, n_tok);
-    size_t step = t->scale_f16 ? R * 2 : R * 4, x_group = b * 2 + (size_t)(part * k_group / 32);
     __m512 scale[MAX_GROUPS];
     ZP_UNROLL
     for (int g = 0; g < n_groups; g++)
@@ -147,8 +159,7 @@ ZP_INLINE void add_group(const struct tile *t, __m512 total[MAX_GROUPS][MAX_TOK]
                                t->scale_f16);
     ZP_UNROLL
     for (int i = 0; i < n_tok; i++) {
-        float xs = t->xs[(size_t)i * (t->x_stride / 32) + x_group];
-        __m512 sum = _mm512_set1_ps(xs * (float)group_sum(t, i, b, k_group, part));
+        __m512 sum = scaled_sum(t, i, x_group, k_group, part);
         ZP_UNROLL
         for (int g = 0; g < n_groups; g++)
             total[g][i] = _mm512_fmadd_ps(sum, scale[g], total[g][i]);
@@ -233,34 +244,51 @@ static bool is_stream(const struct kern_mat *w, size_t n_tok)
     return n_tok <= (w->form == KERN_Q8 ? 3 : 1);
 }
 
+/* All rows for tokens [t0, t1), which stay in L2 beside a panel of rows. */
+static void multiply_block(struct tile *t, const struct kern_mat *w, size_t row_begin,
+                           size_t row_end, const struct kern_act *x, size_t t0, size_t t1, float *y)
+{
+    bool stream = is_stream(w, t1 - t0);
+    for (size_t row = row_begin; row < row_end;) {
+        int n_groups = row_end - row > R && !stream ? 2 : 1;
+        size_t left = row_end - row - (size_t)(n_groups - 1) * R;
+        t->w = w->data + row / R * w->row_group_bytes;
+        t->last_rows = (__mmask16)(left >= R ? 0xffff : (1u << left) - 1);
+        for (size_t i = t0; i < t1; i += MAX_TOK) {
+            int n = (int)(t1 - i < MAX_TOK ? t1 - i : MAX_TOK);
+            struct kern_group g = kern_group_at(x, i, 0);
+            t->xq = g.q;
+            t->xs = g.scale;
+            t->scaled32 = g.scaled32;
+            t->minus32 = g.minus32;
+            t->sum16 = g.sum16;
+            t->y = y + i * t->y_step + row;
+            t->fetch_next = i == t0 && !stream;
+            if (w->k_group == 32) tile_32(t, w->form, n_groups, n);
+            else tile_16(t, w->form, n_groups, n);
+        }
+        row += (size_t)n_groups * R;
+    }
+}
+
 static void multiply_all(const struct kern_mat *w, size_t row_begin, size_t row_end,
                          const struct kern_act *x, size_t n_tok, float *y, size_t y_stride)
 {
+    enum { X_BYTES = 384 << 10 };
     struct tile t = { .w_step = w->row_group_bytes,
                       .x_stride = x->stride,
                       .n_blocks = (w->n_in + PACK_BLOCK - 1) / PACK_BLOCK,
                       .at = pack_block_of(w),
                       .offset = w->offset,
+                      .offset_bits = w->offset ? __builtin_ctz(w->offset) : 0,
                       .scale_f16 = w->scale_f16,
                       .has_min = w->has_min,
                       .y_step = y_stride };
-    bool stream = is_stream(w, n_tok);
-    for (size_t row = row_begin; row < row_end;) {
-        int n_groups = row_end - row > R && !stream ? 2 : 1;
-        size_t left = row_end - row - (size_t)(n_groups - 1) * R;
-        t.w = w->data + row / R * w->row_group_bytes;
-        t.last_rows = (__mmask16)(left >= R ? 0xffff : (1u << left) - 1);
-        for (size_t i = 0; i < n_tok; i += MAX_TOK) {
-            int n = (int)(n_tok - i < MAX_TOK ? n_tok - i : MAX_TOK);
-            t.xq = x->q + i * x->stride;
-            t.xs = x->scale + i * (x->stride / 32);
-            t.sums = x->sum16 + i * (x->stride / 16);
-            t.y = y + i * y_stride + row;
-            t.fetch_next = i == 0 && !stream;
-            if (w->k_group == 32) tile_32(&t, w->form, n_groups, n);
-            else tile_16(&t, w->form, n_groups, n);
-        }
-        row += (size_t)n_groups * R;
+    size_t most = X_BYTES / kern_act_bytes(1, w->n_in) / MAX_TOK * MAX_TOK;
+    if (most == 0) most = MAX_TOK;
+    for (size_t i = 0, n; i < n_tok; i += n) {
+        n = n_tok - i < most ? n_tok - i : most;
+        multiply_block(&t, w, row_begin, row_end, x, i, i + n, y);
     }
 }
 

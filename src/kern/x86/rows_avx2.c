@@ -53,7 +53,7 @@ static int32_t quantize_half(__m256 a, __m256 b, __m256 inverse, int8_t *q)
     return sum_epi32(_mm256_add_epi32(qa, qb));
 }
 
-static void quantize_group(const float *x, size_t n, int8_t *q, float *scale, int32_t *sum16)
+static void quantize_group(const float *x, size_t n, struct kern_group out)
 {
     __m256 v[4], largest = _mm256_setzero_ps();
     const __m256 sign = _mm256_set1_ps(-0.0f), limit = _mm256_set1_ps(3.402823466e+38f);
@@ -67,28 +67,27 @@ static void quantize_group(const float *x, size_t n, int8_t *q, float *scale, in
     }
     float max = max_avx2(largest, largest);
     if (finite != 0xff || max < 1e-30f) {
-        *scale = finite == 0xff ? 0.0f : NAN;
-        sum16[0] = sum16[1] = 0;
-        _mm256_storeu_si256((__m256i *)(void *)q, _mm256_setzero_si256());
+        *out.scale = *out.scaled32 = finite == 0xff ? 0.0f : NAN;
+        out.sum16[0] = out.sum16[1] = *out.minus32 = 0;
+        _mm256_storeu_si256((__m256i *)(void *)out.q, _mm256_setzero_si256());
         return;
     }
     __m256 inverse = _mm256_set1_ps(127.0f / max);
-    *scale = max / 127.0f;
-    sum16[0] = quantize_half(v[0], v[1], inverse, q);
-    sum16[1] = quantize_half(v[2], v[3], inverse, q + LANES);
+    *out.scale = max / 127.0f;
+    out.sum16[0] = quantize_half(v[0], v[1], inverse, out.q);
+    out.sum16[1] = quantize_half(v[2], v[3], inverse, out.q + LANES);
+    *out.minus32 = -(out.sum16[0] + out.sum16[1]);
+    *out.scaled32 = *out.scale * (float)-*out.minus32;
 }
 
-void act_quantize_avx2(struct kern_act *a, size_t t0, size_t t1)
+void act_quantize_avx2(struct kern_act *a, struct kern_part part, const float *x, size_t x_stride)
 {
-    size_t groups = a->stride / 32;
-    for (size_t t = t0; t < t1; t++) {
-        const float *x = a->f32 + t * a->f32_stride;
-        for (size_t g = 0; g < groups; g++) {
-            size_t k = g * 32, left = a->n_in > k ? a->n_in - k : 0;
-            quantize_group(x + k, left, a->q + t * a->stride + k, a->scale + t * groups + g,
-                           a->sum16 + (t * groups + g) * 2);
+    size_t end = kern_part_groups(a, part);
+    for (size_t t = part.t0; t < part.t1; t++, x += x_stride)
+        for (size_t g = part.k0 / 32; g < end; g++) {
+            size_t k = g * 32, left = part.k1 > k ? part.k1 - k : 0;
+            quantize_group(left ? x + (k - part.k0) : x, left, kern_group_at(a, t, g));
         }
-    }
 }
 
 void rmsnorm_avx2(const float *x, const float *gain, float eps, size_t n, float *y)

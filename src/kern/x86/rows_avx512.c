@@ -13,45 +13,111 @@ ZP_INLINE __mmask16 lanes_from(size_t i, size_t n)
     return (__mmask16)(n - i >= LANES ? 0xffff : (1u << (n - i)) - 1);
 }
 
-/* 32 columns of one token: two registers, the second may lack lanes or be empty. */
-static void quantize_group(const float *x, __mmask16 m0, __mmask16 m1, int8_t *q, float *scale,
-                           int32_t *sum16)
+/* Four groups of 32 columns at a time. */
+enum { GROUPS = 4, COLUMNS = 32 };
+
+/* Largest lane of each of four vectors, as lanes of one. */
+ZP_INLINE __m128i max_of_each(const __m512i v[GROUPS])
 {
-    __m512 a = _mm512_maskz_loadu_ps(m0, x), b = _mm512_maskz_loadu_ps(m1, x + LANES);
-    __m512 abs_a = _mm512_abs_ps(a), abs_b = _mm512_abs_ps(b);
-    const __m512 largest = _mm512_set1_ps(3.402823466e+38f);
-    unsigned finite = _mm512_cmp_ps_mask(abs_a, largest, _CMP_LE_OQ) &
-                      _mm512_cmp_ps_mask(abs_b, largest, _CMP_LE_OQ);
-    float max = max_avx512(_mm512_max_ps(abs_a, abs_b));
-    if (finite != 0xffff || max < 1e-30f) {
-        *scale = finite == 0xffff ? 0.0f : NAN;
-        sum16[0] = sum16[1] = 0;
-        _mm256_storeu_si256((__m256i *)(void *)q, _mm256_setzero_si256());
-        return;
-    }
-    __m512 inverse = _mm512_set1_ps(127.0f / max);
-    __m512i qa = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
-    __m512i qb = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
-    *scale = max / 127.0f;
-    sum16[0] = _mm512_reduce_add_epi32(qa);
-    sum16[1] = _mm512_reduce_add_epi32(qb);
-    _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(qa));
-    _mm_storeu_si128((__m128i *)(void *)(q + LANES), _mm512_cvtepi32_epi8(qb));
+    __m512i a =
+        _mm512_max_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+    __m512i b =
+        _mm512_max_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+    a = _mm512_max_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    __m256i c = _mm256_max_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    return _mm_max_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
 }
 
-void act_quantize_avx512(struct kern_act *a, size_t t0, size_t t1)
+/* 64 bytes of q from four vectors of 16 integers within -127..127. */
+ZP_INLINE __m512i pack_bytes(const __m512i v[4])
 {
-    size_t groups = a->stride / 32;
-    for (size_t t = t0; t < t1; t++) {
-        const float *x = a->f32 + t * a->f32_stride;
-        for (size_t g = 0; g < groups; g++) {
-            size_t k = g * 32;
-            __mmask16 m0 = k < a->n_in ? lanes_from(k, a->n_in) : 0;
-            __mmask16 m1 = k + LANES < a->n_in ? lanes_from(k + LANES, a->n_in) : 0;
-            quantize_group(x + k, m0, m1, a->q + t * a->stride + k, a->scale + t * groups + g,
-                           a->sum16 + (t * groups + g) * 2);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i words =
+        _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3]));
+    return _mm512_permutexvar_epi32(order, words);
+}
+
+/* Sums of 16 bytes each: one in the low half of every 128 bits. */
+ZP_INLINE __m512i sum_16(__m512i q)
+{
+    __m512i eights = _mm512_sad_epu8(_mm512_xor_si512(q, _mm512_set1_epi8((char)0x80)),
+                                     _mm512_setzero_si512());
+    __m512i sums = _mm512_add_epi64(eights, _mm512_shuffle_epi32(eights, _MM_PERM_BADC));
+    return _mm512_sub_epi64(sums, _mm512_set1_epi64(16 * 128));
+}
+
+/* Up to four groups of one token; n columns of them exist, the rest is zero. */
+ZP_INLINE void quantize_groups(const float *x, size_t n, struct kern_group out, size_t n_groups)
+{
+    __m512 v[2 * GROUPS];
+    __m512i size[GROUPS];
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    ZP_UNROLL
+    for (size_t i = 0; i < 2 * GROUPS; i++)
+        v[i] = i * LANES < n ? _mm512_maskz_loadu_ps(lanes_from(i * LANES, n), x + i * LANES)
+                             : _mm512_setzero_ps();
+    ZP_UNROLL
+    for (int g = 0; g < GROUPS; g++) /* floats without signs are in the order of their bits */
+        size[g] = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(v[2 * g]), magnitude),
+                                   _mm512_and_si512(_mm512_castps_si512(v[2 * g + 1]), magnitude));
+    __m128 max = _mm_castsi128_ps(max_of_each(size));
+    __mmask8 finite = _mm_cmp_ps_mask(max, _mm_set1_ps(3.402823466e+38f), _CMP_LE_OQ);
+    __mmask8 some = finite & _mm_cmp_ps_mask(max, _mm_set1_ps(1e-30f), _CMP_GE_OQ);
+    __m128 inverse = _mm_maskz_div_ps(some, _mm_set1_ps(127.0f), max);
+    __m128 scale = _mm_maskz_div_ps(some, max, _mm_set1_ps(127.0f));
+    scale = _mm_mask_mov_ps(_mm_set1_ps(NAN), finite, scale);
+    __m512i q[2];
+    ZP_UNROLL
+    for (int h = 0; h < 2; h++) {
+        __m512i whole[4];
+        ZP_UNROLL
+        for (int i = 0; i < 4; i++) {
+            int g = 2 * h + i / 2;
+            __m512 factor = _mm512_broadcastss_ps(_mm_permutevar_ps(inverse, _mm_set1_epi32(g)));
+            __m512 y = _mm512_mul_ps(v[4 * h + i], factor);
+            if (some != 0xf) y = _mm512_maskz_mov_ps(some >> g & 1 ? 0xffff : 0, y);
+            whole[i] = _mm512_cvtps_epi32(y);
         }
+        q[h] = pack_bytes(whole);
     }
+    __m256i s0 = _mm512_cvtepi64_epi32(sum_16(q[0])), s1 = _mm512_cvtepi64_epi32(sum_16(q[1]));
+    /* every second lane is a sum of 16; pairs of them are sums of 32 */
+    __m256i sums = _mm256_permutex2var_epi32(s0, _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14), s1);
+    __m128i low = _mm256_castsi256_si128(sums), high = _mm256_extracti128_si256(sums, 1);
+    __m128i sum32 = _mm_hadd_epi32(low, high);
+    __m128 scaled = _mm_mul_ps(scale, _mm_cvtepi32_ps(sum32));
+    __m128i minus32 = _mm_sub_epi32(_mm_setzero_si128(), sum32);
+    if (n_groups == GROUPS) { /* masked stores are slow */
+        _mm512_storeu_si512(out.q, q[0]);
+        _mm512_storeu_si512(out.q + 64, q[1]);
+        _mm_storeu_ps(out.scale, scale);
+        _mm_storeu_ps(out.scaled32, scaled);
+        _mm_storeu_si128((__m128i *)(void *)out.minus32, minus32);
+        _mm256_storeu_si256((__m256i *)(void *)out.sum16, sums);
+        return;
+    }
+    __mmask8 keep = (__mmask8)((1u << n_groups) - 1);
+    _mm512_mask_storeu_epi64(out.q, n_groups < 2 ? 0xf : 0xff, q[0]);
+    if (n_groups > 2) _mm512_mask_storeu_epi64(out.q + 64, 0xf, q[1]);
+    _mm_mask_storeu_ps(out.scale, keep, scale);
+    _mm_mask_storeu_ps(out.scaled32, keep, scaled);
+    _mm_mask_storeu_epi32(out.minus32, keep, minus32);
+    _mm256_mask_storeu_epi32(out.sum16, (__mmask8)((1u << 2 * n_groups) - 1), sums);
+}
+
+void act_quantize_avx512(struct kern_act *a, struct kern_part part, const float *x, size_t x_stride)
+{
+    size_t end = kern_part_groups(a, part);
+    for (size_t t = part.t0; t < part.t1; t++, x += x_stride)
+        for (size_t g = part.k0 / COLUMNS; g < end; g += GROUPS) {
+            size_t k = g * COLUMNS, left = part.k1 > k ? part.k1 - k : 0;
+            struct kern_group out = kern_group_at(a, t, g);
+            if (left >= GROUPS * COLUMNS) /* constants: no masks */
+                quantize_groups(x + (k - part.k0), GROUPS * COLUMNS, out, GROUPS);
+            else
+                quantize_groups(left ? x + (k - part.k0) : x, left, out,
+                                end - g < GROUPS ? end - g : GROUPS);
+        }
 }
 
 void rmsnorm_avx512(const float *x, const float *gain, float eps, size_t n, float *y)
