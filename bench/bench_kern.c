@@ -212,12 +212,18 @@ static void bench_products(struct bench *b)
 /* ---- attention ------------------------------------------------------------------------------- */
 
 /* rows query rows at the end of n_pos positions; group rows share a position. */
-static void bench_attention(struct bench *b, bool is_bf16, size_t d, size_t rows, size_t group,
+enum tiles { TILES_F32, TILES_BF16, TILES_Q8 };
+
+static void bench_attention(struct bench *b, enum tiles type, size_t d, size_t rows, size_t group,
                             size_t n_pos)
 {
-    size_t tiles = n_pos / KERN_TILE, tile = KERN_TILE * d * (is_bf16 ? 2 : 4), words = tile / 4;
+    const kern_attend_fn ops[] = { b->t.attend_f32, b->t.attend_bf16, b->t.attend_q8 };
+    static const char *const names[] = { "f32 ", "bf16", "q8  " };
+    const size_t tile_bytes[] = { KERN_TILE * d * 4, KERN_TILE * d * 2, kern_q8_tile_bytes(d) };
+    const size_t row_bytes[] = { d * 4, d * 2, kern_q8_row_bytes(d) };
+    size_t tiles = n_pos / KERN_TILE, tile = tile_bytes[type], words = tile / 4;
     size_t copies = rows > 8 ? 2 : working_set / (2 * tile * tiles) + 1;
-    float *memory = numbers(b, 2 * words * tiles * copies, 0), *q = numbers(b, rows * d, 0.1f);
+    float *memory = numbers(b, 2 * words * tiles * copies, 0), *q = numbers(b, rows * (d + 64), 0.1f);
     float *state = numbers(b, rows * (d + 2), 0);
     const void **k = room(tiles * copies * sizeof *k), **v = room(tiles * copies * sizeof *v);
     uint32_t *lo = room(rows * sizeof *lo), *hi = room(rows * sizeof *hi);
@@ -233,7 +239,7 @@ static void bench_attention(struct bench *b, bool is_bf16, size_t d, size_t rows
     struct kern_attend a = { .d = d,
                              .n_rows = rows,
                              .q = q,
-                             .q_stride = d * (is_bf16 ? 2 : 4),
+                             .q_stride = row_bytes[type],
                              .lo = lo,
                              .hi = hi,
                              .m = state,
@@ -246,13 +252,13 @@ static void bench_attention(struct bench *b, bool is_bf16, size_t d, size_t rows
             a.v_tile = v + c * tiles;
             for (a.tile_begin = 0; a.tile_begin < tiles; a.tile_begin += 16) {
                 a.tile_end = a.tile_begin + 16 < tiles ? a.tile_begin + 16 : tiles;
-                (is_bf16 ? b->t.attend_bf16 : b->t.attend_f32)(&a);
+                ops[type](&a);
             }
         }
         double seconds = (now() - start) / (double)copies;
         if (seconds < best) best = seconds;
     }
-    printf("attend_%s d %zu, %4zu rows, %4zu positions", is_bf16 ? "bf16" : "f32 ", d, rows, n_pos);
+    printf("attend_%s d %zu, %4zu rows, %4zu positions", names[type], d, rows, n_pos);
     print_share("GFLOPS", 4e-9 * pairs * (double)d / best, b->peak.flops);
     print_share("GB/s", 2e-9 * (double)(tile * tiles) / best, b->peak.read);
     printf("\n");
@@ -261,14 +267,15 @@ static void bench_attention(struct bench *b, bool is_bf16, size_t d, size_t rows
 
 static void bench_attentions(struct bench *b)
 {
-    for (int i = 0; i < 2; i++) {
-        bool is_bf16 = i == 1;
-        if (!strstr(is_bf16 ? "attend_bf16" : "attend_f32", b->filter)) continue;
-        bench_attention(b, is_bf16, 64, 3, 3, 4096);
-        bench_attention(b, is_bf16, 256, 4, 4, 4096);
-        bench_attention(b, is_bf16, 64, 1536, 3, 512);
-        bench_attention(b, is_bf16, 64, 1536, 3, 4096);
-        bench_attention(b, is_bf16, 256, 512, 4, 1024);
+    static const char *const names[] = { "attend_f32", "attend_bf16", "attend_q8" };
+    for (int i = 0; i < 3; i++) {
+        enum tiles type = (enum tiles)i;
+        if (!strstr(names[i], b->filter)) continue;
+        bench_attention(b, type, 64, 3, 3, 4096);
+        bench_attention(b, type, 256, 4, 4, 4096);
+        bench_attention(b, type, 64, 1536, 3, 512);
+        bench_attention(b, type, 64, 1536, 3, 4096);
+        bench_attention(b, type, 256, 512, 4, 1024);
     }
 }
 

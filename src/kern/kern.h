@@ -15,6 +15,7 @@
  *   ATTEND(c)   |error of o / l| <= c * 2^-24 * (2 + S) * max |v|, S = largest sum of |q_i k_i| and
  *               |bias| of a visible position
  *   ATTEND_BF16(c)  the same and 2^-8 max |v|: the weights' rounding
+ *   ATTEND_Q8(c)    the same and 2^-8 max |v|, against the values that rows and tiles hold
  *   REL, ABS    relative, absolute error */
 #ifndef KERN_KERN_H
 #define KERN_KERN_H
@@ -79,16 +80,32 @@ typedef kern_gemm_op *kern_gemm_fn;
  * One KV head, one segment of tiles. KV tiles (KERN_TILE positions), d even:
  *   f32    K (d, 64)           V (64, d)
  *   bf16   K (d/2, 64, 2)      V (32, d, 2): position pairs by channel
+ *   q8     K (d4/4, 64, 4): k + 128 as bytes     V (16, d4, 4): signed, position quads by channel;
+ *          d4 = d in whole fours. Behind each its f16 scales (groups, 64), one for a position's
+ *          channels [64 g, 64 g + 64). A q8 tile holds 64 positions, always.
  * Row r sees position j iff j < n_sink or lo[r] <= j, and j < hi[r] (hi = own position + 1).
  * Online softmax tile by tile in ascending order; state per row: m (running max, start -INFINITY),
  * l (sum, start 0), o (d, start 0). A tile that a row does not see leaves its state untouched.
  * Masked positions count as exact zeros; what a tile holds at or beyond every row's hi is not read.
  * bias, where not NULL: bias[r][j] is added to the logit of position j (readable for every visible
  * j only). */
-enum { KERN_TILE = 64, KERN_SEGMENT = 1024 };
+enum { KERN_TILE = 64, KERN_SEGMENT = 1024, KERN_Q8_GROUP = 64 };
+ZP_INLINE size_t kern_q8_groups(size_t d)
+{
+    return (d + KERN_Q8_GROUP - 1) / KERN_Q8_GROUP;
+}
+ZP_INLINE size_t kern_q8_width(size_t d)
+{
+    return (d + 3) / 4 * 4;
+}
+/* Bytes of a K tile, and of a V tile: values, then scales. */
+ZP_INLINE size_t kern_q8_tile_bytes(size_t d)
+{
+    return KERN_TILE * (kern_q8_width(d) + 2 * kern_q8_groups(d));
+}
 struct kern_attend {
     size_t d, n_rows;
-    const void *q; /* (n_rows, d), softmax scale already in: f32, or bf16 with bf16 tiles */
+    const void *q; /* (n_rows, d), softmax scale already in, as the tiles: f32, bf16, kern_q8_row */
     size_t q_stride; /* bytes from row to row */
     const uint32_t *lo, *hi; /* (n_rows) */
     uint32_t n_sink;
@@ -99,14 +116,30 @@ struct kern_attend {
     float *m, *l, *o; /* (n_rows), (n_rows), (n_rows, d) */
 };
 /* f32: all in f32. bf16: products of bf16 pairs are exact and added to f32, the odd one of a pair
- * first; weights exp(s - m) are rounded to bf16 (nearest even) before l and o take them. NaN in q
- * makes its row NaN. */
+ * first; weights exp(s - m) are rounded to bf16 (nearest even) before l and o take them.
+ * q8: a score is, group by group, s = s + (int_dot * scale_k) * scale_q; a group of 64 channels takes
+ * weights times V's scales in 15 bits of the largest of the tile, and o = o * keep + int_dot * unit.
+ * NaN in q makes its row NaN. */
 typedef void kern_attend_op(const struct kern_attend *a);
 typedef kern_attend_op *kern_attend_fn;
 /* Merges segment state b into a: both (m, l, o (d)); ascending segments. EXACT. */
 typedef void kern_attend_merge_op(float *m, float *l, float *o, float mb, float lb, const float *ob,
                                   size_t d);
 typedef kern_attend_merge_op *kern_attend_merge_fn;
+/* One query row for q8 tiles: q int8 (d4), then per group of 64 channels its scale (f32) and -128 *
+ * its sum (int32). kern_q8_row_bytes(d) bytes at a multiple of 4. A group that holds NaN or
+ * infinity has scale NaN. EXACT. */
+ZP_INLINE size_t kern_q8_row_bytes(size_t d)
+{
+    return kern_q8_width(d) + 8 * kern_q8_groups(d);
+}
+typedef void kern_q8_row_op(const float *q, size_t d, void *row);
+typedef kern_q8_row_op *kern_q8_row_fn;
+/* Makes q8 tiles of bf16 ones that are full. A scale is max / 127 rounded to f16 (infinity and NaN
+ * are kept), a value round-to-even(x / scale) within -127..127. EXACT. */
+typedef void kern_kv_close_op(const void *k_bf16, const void *v_bf16, void *k_q8, void *v_q8,
+                              size_t d);
+typedef kern_kv_close_op *kern_kv_close_fn;
 /* Writes one position (slot 0..63) of one KV head into its tiles; bf16 rounds to nearest even.
  * EXACT. */
 typedef void kern_kv_append_op(void *k_tile, void *v_tile, size_t slot, const float *k,

@@ -190,9 +190,66 @@ static double case_kv_append(struct selftest *s, const char *op, kern_kv_append_
     return differing(s->a.k, s->b.k, sizeof s->a.k) + differing(s->a.v, s->b.v, sizeof s->a.v);
 }
 
+static double case_q8_row(struct selftest *s, const char *op, kern_q8_row_fn ref,
+                          kern_q8_row_fn chosen, const char *contract)
+{
+    ZP_UNUSED(op), ZP_UNUSED(contract);
+    fill(s, s->x, N_IN);
+    ref(s->x, N_IN, s->a.act);
+    chosen(s->x, N_IN, s->b.act);
+    return differing(s->a.act, s->b.act, kern_q8_row_bytes(N_IN));
+}
+
+static double case_kv_close(struct selftest *s, const char *op, kern_kv_close_fn ref,
+                            kern_kv_close_fn chosen, const char *contract)
+{
+    ZP_UNUSED(op), ZP_UNUSED(contract);
+    append_all(s, s->ref->kv_append_bf16, &s->a);
+    ref(s->a.k[0], s->a.v[0], s->a.k[1], s->a.v[1], D_HEAD);
+    chosen(s->a.k[0], s->a.v[0], s->b.k[1], s->b.v[1], D_HEAD);
+    size_t bytes = kern_q8_tile_bytes(D_HEAD);
+    return differing(s->a.k[1], s->b.k[1], bytes) + differing(s->a.v[1], s->b.v[1], bytes);
+}
+
+/* What attention over one type of tiles reads: tiles in side a, rows in `rows`. */
+struct attend_input {
+    const void *rows;
+    size_t stride;
+    double extra; /* allowed beside the contract's constant */
+};
+
+static struct attend_input attend_f32_input(struct selftest *s)
+{
+    append_all(s, s->ref->kv_append_f32, &s->a);
+    fill(s, s->x, N_ROWS * D_HEAD);
+    for (size_t i = 0; i < N_ROWS * D_HEAD; i++) s->x[i] *= 0.2f;
+    return (struct attend_input){ s->x, D_HEAD * sizeof(float), 0 };
+}
+
+static struct attend_input attend_bf16_input(struct selftest *s)
+{
+    uint16_t *pairs = (uint16_t *)(void *)s->scratch;
+    attend_f32_input(s);
+    append_all(s, s->ref->kv_append_bf16, &s->a);
+    for (size_t i = 0; i < N_ROWS * D_HEAD; i++) pairs[i] = f32_to_bf16(s->x[i]);
+    return (struct attend_input){ pairs, D_HEAD * sizeof *pairs, 0x1p-8 };
+}
+
+static struct attend_input attend_q8_input(struct selftest *s)
+{
+    size_t bytes = kern_q8_row_bytes(D_HEAD);
+    attend_f32_input(s);
+    append_all(s, s->ref->kv_append_bf16, &s->b);
+    for (size_t t = 0; t < N_TILES; t++)
+        s->ref->kv_close(s->b.k[t], s->b.v[t], s->a.k[t], s->a.v[t], D_HEAD);
+    for (size_t r = 0; r < N_ROWS; r++)
+        s->ref->q8_row(s->x + r * D_HEAD, D_HEAD, s->scratch + r * bytes);
+    return (struct attend_input){ s->scratch, bytes, 0x1p-8 };
+}
+
 /* Rows see different parts of the tiles: sinks, a window, up to the last written position. */
-static void attend_side(struct selftest *s, kern_attend_fn attend, struct side *side, const void *q,
-                        size_t size)
+static void attend_side(struct selftest *s, kern_attend_fn attend, struct side *side,
+                        const struct attend_input *in)
 {
     static const uint32_t lo[N_ROWS] = { 0, 0, 20, 66, 90 }, hi[N_ROWS] = { 1, 64, 80, 100, 119 };
     const void *k[N_TILES], *v[N_TILES];
@@ -201,8 +258,8 @@ static void attend_side(struct selftest *s, kern_attend_fn attend, struct side *
     memset(side->o, 0, sizeof side->o);
     struct kern_attend a = { .d = D_HEAD,
                              .n_rows = N_ROWS,
-                             .q = q,
-                             .q_stride = D_HEAD * size,
+                             .q = in->rows,
+                             .q_stride = in->stride,
                              .lo = lo,
                              .hi = hi,
                              .n_sink = 3,
@@ -218,13 +275,11 @@ static void attend_side(struct selftest *s, kern_attend_fn attend, struct side *
 static double case_attend(struct selftest *s, const char *op, kern_attend_fn ref,
                           kern_attend_fn chosen, const char *contract)
 {
-    bool half = strstr(op, "bf16") != NULL;
-    append_all(s, half ? s->ref->kv_append_bf16 : s->ref->kv_append_f32, &s->a);
-    fill(s, s->x, N_ROWS * D_HEAD);
-    uint16_t pairs[N_ROWS * D_HEAD];
-    for (size_t i = 0; i < N_ROWS * D_HEAD; i++) pairs[i] = f32_to_bf16(s->x[i] *= 0.2f);
-    attend_side(s, ref, &s->a, half ? (const void *)pairs : s->x, half ? 2 : 4);
-    attend_side(s, chosen, &s->b, half ? (const void *)pairs : s->x, half ? 2 : 4);
+    struct attend_input in = strstr(op, "q8")     ? attend_q8_input(s)
+                             : strstr(op, "bf16") ? attend_bf16_input(s)
+                                                  : attend_f32_input(s);
+    attend_side(s, ref, &s->a, &in);
+    attend_side(s, chosen, &s->b, &in);
     double worst = 0, most_q = 0;
     for (size_t i = 0; i < N_ROWS * D_HEAD; i++) {
         double a = (double)s->a.o[i] / (double)s->a.l[i / D_HEAD];
@@ -234,8 +289,7 @@ static double case_attend(struct selftest *s, const char *op, kern_attend_fn ref
         worst = fmax(worst, fabs(a - b));
     }
     /* ATTEND(c) with |k|, |v| of some units and a generous mean of |q k| */
-    double most = allowance(contract) * 0x1p-24 * (2 + D_HEAD * most_q);
-    return worst / (half ? most + 0x1p-8 : most);
+    return worst / (allowance(contract) * 0x1p-24 * (2 + D_HEAD * most_q) + in.extra);
 }
 
 static double case_attend_merge(struct selftest *s, const char *op, kern_attend_merge_fn ref,

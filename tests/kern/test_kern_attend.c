@@ -7,12 +7,14 @@ enum { TILE = KERN_TILE };
 /* The constant of kern_ops.inc. */
 static const double attend_constant = 3;
 
+enum tiles { F32, BF16, Q8, TILE_TYPES };
+
 struct case_attend {
     struct kern_attend a;
     size_t n_pos, n_tiles;
-    bool is_bf16;
-    float *q, *k, *v; /* q (n_rows, q_step); k, v (n_pos, d) as the tiles hold them */
-    uint16_t *q_pairs; /* q as bf16 */
+    enum tiles type;
+    float *q, *k, *v; /* q (n_rows, q_step); k, v (n_pos, d): what rows and tiles hold */
+    void *q_rows;     /* q as the kernel reads it */
     size_t q_step;
     uint32_t *lo, *hi;
     const void **k_tile, **v_tile;
@@ -21,36 +23,60 @@ struct case_attend {
     float *state; /* m, l, o of all rows */
 };
 
-static float through(float x, bool is_bf16)
+static float through_bf16(float x)
 {
-    return is_bf16 ? bf16_to_f32(f32_to_bf16(x)) : x;
+    return bf16_to_f32(f32_to_bf16(x));
 }
 
-/* Unwritten positions hold NaN. Tiles that no row sees are NULL. */
+static void q8_tile_values(const struct case_attend *c, size_t t)
+{
+    size_t d = c->a.d, width = kern_q8_width(d);
+    const uint8_t *k = c->k_tile[t];
+    const int8_t *v = c->v_tile[t];
+    const uint16_t *k_scale = (const uint16_t *)(const void *)(k + TILE * width);
+    const uint16_t *v_scale = (const uint16_t *)(const void *)(v + TILE * width);
+    for (size_t j = 0; j < TILE; j++)
+        for (size_t i = 0; i < d; i++) {
+            float ks = f16_to_f32(k_scale[i / KERN_Q8_GROUP * TILE + j]);
+            float vs = f16_to_f32(v_scale[i / KERN_Q8_GROUP * TILE + j]);
+            c->k[(t * TILE + j) * d + i] = ks * (float)(k[i / 4 * 4 * TILE + j * 4 + i % 4] - 128);
+            c->v[(t * TILE + j) * d + i] = vs * (float)v[j / 4 * 4 * width + i * 4 + j % 4];
+        }
+}
+
+/* Unwritten positions hold NaN. Tiles that no row sees are NULL. q8 tiles are always full. */
 static void fill_tiles(struct case_attend *c, struct rng *r)
 {
     struct kern_table ref;
     kern_table_init(&ref, KERN_REF);
-    size_t d = c->a.d, bytes = TILE * d * (c->is_bf16 ? 2 : 4);
+    size_t d = c->a.d, bytes = TILE * d * (c->type == F32 ? 4 : 2);
     c->n_tiles = (c->n_pos + TILE - 1) / TILE;
     c->k_tile = mem_array(MEM_SCRATCH, c->n_tiles, sizeof *c->k_tile);
     c->v_tile = mem_array(MEM_SCRATCH, c->n_tiles, sizeof *c->v_tile);
-    c->k = floats(r, c->n_pos * d, 1);
-    c->v = floats(r, c->n_pos * d, 1);
+    c->k = floats(r, c->n_tiles * TILE * d, 1);
+    c->v = floats(r, c->n_tiles * TILE * d, 1);
+    for (size_t i = 0; i < c->n_tiles * TILE * d && c->type != F32; i++) {
+        c->k[i] = through_bf16(c->k[i]);
+        c->v[i] = through_bf16(c->v[i]);
+    }
     for (size_t t = 0; t < c->n_tiles; t++) {
         uint8_t *k = guarded(bytes), *v = guarded(bytes);
         memset(k, 0xff, bytes);
         memset(v, 0xff, bytes);
-        for (size_t j = 0; j < TILE && t * TILE + j < c->n_pos; j++) {
+        for (size_t j = 0; j < TILE && (t * TILE + j < c->n_pos || c->type == Q8); j++) {
             float *kj = c->k + (t * TILE + j) * d, *vj = c->v + (t * TILE + j) * d;
-            (c->is_bf16 ? ref.kv_append_bf16 : ref.kv_append_f32)(k, v, j, kj, vj, d);
+            (c->type == F32 ? ref.kv_append_f32 : ref.kv_append_bf16)(k, v, j, kj, vj, d);
         }
         c->k_tile[t] = k;
         c->v_tile[t] = v;
-    }
-    for (size_t i = 0; i < c->n_pos * d; i++) {
-        c->k[i] = through(c->k[i], c->is_bf16);
-        c->v[i] = through(c->v[i], c->is_bf16);
+        if (c->type != Q8) continue;
+        uint8_t *k8 = guarded(kern_q8_tile_bytes(d)), *v8 = guarded(kern_q8_tile_bytes(d));
+        ref.kv_close(k, v, k8, v8, d);
+        mem_free(k);
+        mem_free(v);
+        c->k_tile[t] = k8;
+        c->v_tile[t] = v8;
+        q8_tile_values(c, t);
     }
 }
 
@@ -59,26 +85,40 @@ static bool sees(const struct case_attend *c, size_t r, size_t j)
     return (j < c->a.n_sink || c->lo[r] <= j) && j < c->hi[r];
 }
 
-/* The kernel's view of q: f32 as it is, or rounded to bf16. */
+static void set_q8_row(const struct case_attend *c, size_t row, const struct kern_table *ref)
+{
+    size_t d = c->a.d, groups = kern_q8_groups(d);
+    int8_t *q8 = (int8_t *)c->q_rows + row * c->a.q_stride;
+    float *x = c->q + row * c->q_step, scale[16];
+    ref->q8_row(x, d, q8);
+    memcpy(scale, q8 + kern_q8_width(d), groups * sizeof *scale);
+    for (size_t i = 0; i < d; i++) x[i] = scale[i / KERN_Q8_GROUP] * (float)q8[i];
+}
+
+/* The kernel's view of q, and q as that view holds it. */
 static void set_queries(struct case_attend *c)
 {
-    for (size_t i = 0; c->is_bf16 && i < c->a.n_rows * c->q_step; i++) {
-        c->q_pairs[i] = f32_to_bf16(c->q[i]);
-        c->q[i] = bf16_to_f32(c->q_pairs[i]);
-    }
-    c->a.q = c->is_bf16 ? (const void *)c->q_pairs : c->q;
-    c->a.q_stride = c->q_step * (c->is_bf16 ? 2 : 4);
+    struct kern_table ref;
+    kern_table_init(&ref, KERN_REF);
+    uint16_t *pairs = c->q_rows;
+    c->a.q = c->type == F32 ? (const void *)c->q : c->q_rows;
+    c->a.q_stride = c->type == F32    ? c->q_step * 4
+                    : c->type == BF16 ? c->q_step * 2
+                                      : kern_q8_row_bytes(c->a.d);
+    for (size_t i = 0; c->type == BF16 && i < c->a.n_rows * c->q_step; i++)
+        c->q[i] = bf16_to_f32(pairs[i] = f32_to_bf16(c->q[i]));
+    for (size_t r = 0; c->type == Q8 && r < c->a.n_rows; r++) set_q8_row(c, r, &ref);
 }
 
 /* window 0: everything before; else at most that many positions. */
 static struct case_attend make_attend(struct rng *r, size_t d, size_t n_rows, size_t n_pos,
-                                      size_t window, uint32_t n_sink, bool is_bf16, bool with_bias)
+                                      size_t window, uint32_t n_sink, enum tiles type, bool with_bias)
 {
-    struct case_attend c = { .n_pos = n_pos, .is_bf16 = is_bf16 };
+    struct case_attend c = { .n_pos = n_pos, .type = type };
     c.a = (struct kern_attend){ .d = d, .n_rows = n_rows, .n_sink = n_sink };
     c.q_step = d + 6; /* whole pairs */
     c.q = floats(r, n_rows * c.q_step, 12 / sqrtf((float)d));
-    c.q_pairs = mem_array(MEM_SCRATCH, n_rows * c.q_step, sizeof *c.q_pairs);
+    c.q_rows = guarded(n_rows * (4 * c.q_step + 256));
     c.lo = mem_array(MEM_SCRATCH, n_rows, sizeof *c.lo);
     c.hi = mem_array(MEM_SCRATCH, n_rows, sizeof *c.hi);
     for (size_t i = 0; i < n_rows; i++) {
@@ -114,7 +154,7 @@ static void free_attend(struct case_attend *c)
         mem_free((void *)(uintptr_t)c->k_tile[t]);
         mem_free((void *)(uintptr_t)c->v_tile[t]);
     }
-    void *all[] = { c->q, c->q_pairs, c->k, c->v, c->lo, c->hi, c->bias_data, c->state };
+    void *all[] = { c->q, c->q_rows, c->k, c->v, c->lo, c->hi, c->bias_data, c->state };
     for (size_t i = 0; i < ZP_COUNT(all); i++) mem_free(all[i]);
     mem_free((void *)c->k_tile);
     mem_free((void *)c->v_tile);
@@ -130,9 +170,10 @@ static void start_state(struct kern_attend *a)
     memset(a->o, 0, a->n_rows * a->d * sizeof *a->o);
 }
 
-static kern_attend_fn attend_of(const struct kern_table *t, bool is_bf16)
+static kern_attend_fn attend_of(const struct kern_table *t, enum tiles type)
 {
-    return is_bf16 ? t->attend_bf16 : t->attend_f32;
+    const kern_attend_fn all[TILE_TYPES] = { t->attend_f32, t->attend_bf16, t->attend_q8 };
+    return all[type];
 }
 
 /* The attention output of a row, by the definition. Returns 2 + the largest sum of |parts| of a
@@ -174,7 +215,7 @@ static double output_constant(const struct case_attend *c)
         double unit = ldexp(1, -24) * true_output(c, r, out);
         for (size_t i = 0; i < c->a.d; i++) {
             double got = (double)c->a.o[r * c->a.d + i] / (double)c->a.l[r];
-            double error = (fabs(got - out[i]) - (c->is_bf16 ? 0x1p-8 : 0)) / unit;
+            double error = (fabs(got - out[i]) - (c->type == F32 ? 0 : 0x1p-8)) / unit;
             if (!(error <= worst)) worst = error;
         }
     }
@@ -190,17 +231,18 @@ static void test_outputs_equal_a_softmax_in_double(void **state)
     size_t levels = all_levels(t);
     double worst = 0;
     const size_t widths[] = { 64, 2, 18, 32, 80, 96, 128, 256, 34, 64 };
-    for (size_t turn = 0; turn < 40; turn++) {
+    for (size_t turn = 0; turn < 120; turn++) {
         size_t n_rows = 1 + rng_below(&r, 14), n_pos = 1 + rng_below(&r, 400);
         size_t window = turn % 3 == 1 ? 1 + rng_below(&r, 150) : 0;
         struct case_attend c =
             make_attend(&r, widths[turn % 10], n_rows, n_pos, window,
-                        turn % 2 ? (uint32_t)rng_below(&r, 70) : 0, turn % 4 >= 2, turn % 5 == 0);
+                        turn % 2 ? (uint32_t)rng_below(&r, 70) : 0, (enum tiles)(turn / 4 % 3),
+                        turn % 5 == 0);
         float *fast = NULL;
         size_t size = n_rows * (c.a.d + 2);
         for (size_t l = 0; l < levels; l++) {
             start_state(&c.a);
-            attend_of(&t[l], c.is_bf16)(&c.a);
+            attend_of(&t[l], c.type)(&c.a);
             double found = output_constant(&c);
             if (!(found <= attend_constant))
                 fail_msg("turn %zu level %s: constant %g", turn, kern_level_name(t[l].level),
@@ -227,10 +269,10 @@ static void test_bits_of_a_row_do_not_depend_on_other_rows(void **state)
     size_t levels = all_levels(t);
     for (size_t turn = 0; turn < 12; turn++) {
         struct case_attend c = make_attend(&r, turn % 3 ? 64 : 80, 17, 300, turn % 2 ? 90 : 0, 5,
-                                           turn % 4 >= 2, turn % 3 == 1);
+                                           (enum tiles)(turn / 4), turn % 3 == 1);
         for (size_t l = 0; l < levels; l++) {
             start_state(&c.a);
-            attend_of(&t[l], c.is_bf16)(&c.a);
+            attend_of(&t[l], c.type)(&c.a);
             for (size_t from = 0, n; from < 17; from += n) {
                 n = 1 + rng_below(&r, 17 - from);
                 if (rng_below(&r, 2)) n = 1;
@@ -245,7 +287,7 @@ static void test_bits_of_a_row_do_not_depend_on_other_rows(void **state)
                 part.l = own + n;
                 part.o = own + 2 * n;
                 start_state(&part);
-                attend_of(&t[l], c.is_bf16)(&part);
+                attend_of(&t[l], c.type)(&part);
                 assert_same_bits(part.m, c.a.m + from, n, "m");
                 assert_same_bits(part.l, c.a.l + from, n, "l");
                 assert_same_bits(part.o, c.a.o + from * c.a.d, n * c.a.d, "o");
@@ -262,9 +304,9 @@ static void test_unseen_tiles_are_neither_read_nor_change_anything(void **state)
     struct rng r = seeded("unseen");
     struct kern_table t[KERN_LEVEL_COUNT];
     size_t levels = all_levels(t);
-    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+    for (int type = 0; type < TILE_TYPES; type++)
         for (size_t l = 0; l < levels; l++) {
-            struct case_attend c = make_attend(&r, 64, 5, 640, 100, 3, is_bf16 != 0, false);
+            struct case_attend c = make_attend(&r, 64, 5, 640, 100, 3, (enum tiles)type, false);
             for (size_t i = 0; i < 5; i++) {
                 c.hi[i] = 500 + (uint32_t)i;
                 c.lo[i] = 400;
@@ -276,13 +318,13 @@ static void test_unseen_tiles_are_neither_read_nor_change_anything(void **state)
                 c.k_tile[tile] = c.v_tile[tile] = NULL;
             }
             start_state(&c.a);
-            attend_of(&t[l], c.is_bf16)(&c.a);
+            attend_of(&t[l], c.type)(&c.a);
             assert_true(output_constant(&c) <= attend_constant);
             float *copy = mem_array(MEM_SCRATCH, 5 * 66, sizeof *copy);
             memcpy(copy, c.state, 5 * 66 * sizeof *copy);
             c.a.tile_begin = 1;
             c.a.tile_end = 6;
-            attend_of(&t[l], c.is_bf16)(&c.a);
+            attend_of(&t[l], c.type)(&c.a);
             assert_same_bits(c.state, copy, 5 * 66, "state");
             mem_free(copy);
             free_attend(&c);
@@ -296,23 +338,23 @@ static void test_positions_to_come_do_not_matter(void **state)
     struct rng r = seeded("future");
     struct kern_table t[KERN_LEVEL_COUNT];
     size_t levels = all_levels(t);
-    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+    for (int type = F32; type <= BF16; type++)
         for (size_t l = 0; l < levels; l++)
             for (uint32_t hi = 1; hi <= 64; hi += 7) {
-                struct case_attend c = make_attend(&r, 32, 2, 64, 0, 0, is_bf16 != 0, false);
+                struct case_attend c = make_attend(&r, 32, 2, 64, 0, 0, (enum tiles)type, false);
                 float first[2 * 34];
                 c.hi[0] = c.hi[1] = hi;
                 start_state(&c.a);
-                attend_of(&t[l], c.is_bf16)(&c.a);
+                attend_of(&t[l], c.type)(&c.a);
                 memcpy(first, c.state, sizeof first);
                 float bad[32];
                 for (size_t i = 0; i < 32; i++) bad[i] = i % 2 ? NAN : INFINITY;
                 for (size_t j = hi; j < 64; j++)
-                    (is_bf16 ? t[l].kv_append_bf16
-                             : t[l].kv_append_f32)((void *)(uintptr_t)c.k_tile[0],
+                    (type == BF16 ? t[l].kv_append_bf16
+                                  : t[l].kv_append_f32)((void *)(uintptr_t)c.k_tile[0],
                                                    (void *)(uintptr_t)c.v_tile[0], j, bad, bad, 32);
                 start_state(&c.a);
-                attend_of(&t[l], c.is_bf16)(&c.a);
+                attend_of(&t[l], c.type)(&c.a);
                 assert_same_bits(c.state, first, 2 * 34, "state");
                 free_attend(&c);
             }
@@ -338,7 +380,7 @@ static void test_segments_merge_to_the_whole(void **state)
                 c.a.tile_begin = tile;
                 c.a.tile_end = tile + 3 < end ? tile + 3 : end;
                 start_state(&c.a);
-                attend_of(&t[l], c.is_bf16)(&c.a);
+                attend_of(&t[l], c.type)(&c.a);
                 for (size_t i = 0; i < 4; i++)
                     t[l].attend_merge(m + i, lsum + i, o + i * 64, other[i], other[4 + i],
                                       other + 8 + i * 64, 64);
@@ -371,15 +413,17 @@ static void test_a_nan_query_gives_nan_for_its_row_only(void **state)
     struct rng r = seeded("nan query");
     struct kern_table t[KERN_LEVEL_COUNT];
     size_t levels = all_levels(t);
-    for (size_t l = 0; l < levels; l++) {
-        struct case_attend c = make_attend(&r, 64, 6, 130, 0, 0, l % 2 == 0, false);
+    for (size_t i = 0; i < levels * TILE_TYPES; i++) {
+        size_t l = i / TILE_TYPES;
+        enum tiles type = (enum tiles)(i % TILE_TYPES);
+        struct case_attend c = make_attend(&r, 64, 6, 130, 0, 0, type, false);
         c.q[2 * c.q_step + 5] = NAN;
         set_queries(&c);
         start_state(&c.a);
-        attend_of(&t[l], c.is_bf16)(&c.a);
-        for (size_t i = 0; i < 6; i++) {
-            bool bad = isnan(c.a.o[i * 64] / c.a.l[i]);
-            assert_true(bad == (i == 2));
+        attend_of(&t[l], c.type)(&c.a);
+        for (size_t row = 0; row < 6; row++) {
+            bool bad = isnan(c.a.o[row * 64] / c.a.l[row]);
+            assert_true(bad == (row == 2));
         }
         free_attend(&c);
     }
