@@ -223,7 +223,8 @@ static void bench_attention(struct bench *b, enum tiles type, size_t d, size_t r
     const size_t row_bytes[] = { d * 4, d * 2, kern_q8_row_bytes(d) };
     size_t tiles = n_pos / KERN_TILE, tile = tile_bytes[type], words = tile / 4;
     size_t copies = rows > 8 ? 2 : working_set / (2 * tile * tiles) + 1;
-    float *memory = numbers(b, 2 * words * tiles * copies, 0), *q = numbers(b, rows * (d + 64), 0.1f);
+    float *memory = numbers(b, 2 * words * tiles * copies, 0),
+          *q = numbers(b, rows * (d + 64), 0.1f);
     float *state = numbers(b, rows * (d + 2), 0);
     const void **k = room(tiles * copies * sizeof *k), **v = room(tiles * copies * sizeof *v);
     uint32_t *lo = room(rows * sizeof *lo), *hi = room(rows * sizeof *hi);

@@ -54,7 +54,9 @@ static zp_kv_type kv_type(const char *text)
 {
     if (text == NULL)
         return ZP_KV_DEFAULT;
-    return strcmp(text, "f32") == 0 ? ZP_KV_F32 : ZP_KV_BF16;
+    return strcmp(text, "f32") == 0 ? ZP_KV_F32
+           : strcmp(text, "q8") == 0 ? ZP_KV_Q8
+                                     : ZP_KV_BF16;
 }
 
 zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
@@ -78,8 +80,9 @@ zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
             c, "--cache-type-k %s and --cache-type-v %s differ: keys and values have one type", k,
             v);
     out->kv_type = kv_type(k != NULL ? k : v);
-    if (out->exact && out->kv_type == ZP_KV_BF16)
-        return cli_usage(c, "--exact keeps keys and values in f32; leave --cache-type-k bf16 out");
+    if (out->exact && out->kv_type != ZP_KV_DEFAULT && out->kv_type != ZP_KV_F32)
+        return cli_usage(c, "--exact keeps keys and values in f32; leave --cache-type-k %s out",
+                         k != NULL ? k : v);
     return ZP_OK;
 }
 

@@ -49,9 +49,9 @@
 #define ENGINE                                                                            \
     COUNT("batch-size", "N", 1, 65536, "512", "micro-batch: tokens computed together",    \
           .abbr = "-b"),                                                                  \
-    CHOICE("cache-type-k", "TYPE", "f32|bf16", NULL,                                      \
+    CHOICE("cache-type-k", "TYPE", "f32|bf16|q8", NULL,                                      \
            "type of cached keys; default bf16, with --exact f32", .abbr = "-ctk"),        \
-    CHOICE("cache-type-v", "TYPE", "f32|bf16", NULL,                                      \
+    CHOICE("cache-type-v", "TYPE", "f32|bf16|q8", NULL,                                      \
            "type of cached values; the same as that of the keys", .abbr = "-ctv"),        \
     CHOICE("cpu", "LEVEL", "best|ref|avx2|avx512", "best",                                \
            "highest kernel level to use"),                                                \

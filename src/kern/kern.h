@@ -117,9 +117,9 @@ struct kern_attend {
 };
 /* f32: all in f32. bf16: products of bf16 pairs are exact and added to f32, the odd one of a pair
  * first; weights exp(s - m) are rounded to bf16 (nearest even) before l and o take them.
- * q8: a score is, group by group, s = s + (int_dot * scale_k) * scale_q; a group of 64 channels takes
- * weights times V's scales in 15 bits of the largest of the tile, and o = o * keep + int_dot * unit.
- * NaN in q makes its row NaN. */
+ * q8: a score is, group by group, s = s + (int_dot * scale_k) * scale_q; a group of 64 channels
+ * takes weights times V's scales in 15 bits of the largest of the tile, and o = o * keep + int_dot
+ * * unit. NaN in q makes its row NaN. */
 typedef void kern_attend_op(const struct kern_attend *a);
 typedef kern_attend_op *kern_attend_fn;
 /* Merges segment state b into a: both (m, l, o (d)); ascending segments. EXACT. */

@@ -24,10 +24,19 @@ struct state {
     float *m, *l, *o;
 }; /* (rows), (rows), (rows, d) */
 
+/* Rows of a block as a kernel reads them: queries in the form of the tiles. */
+struct query_rows {
+    void *q;
+    size_t q_stride;
+    uint32_t *lo, *hi, n_sink;
+    const float **bias;
+};
+
 struct thread_room {
-    float *q;           /* (most rows of a block, d), as wide as the tiles; then a token's heads */
-    uint32_t *lo, *hi;  /* (most rows) */
-    const float **bias; /* (most rows) */
+    /* own: of 8-bit caches: the same rows over the open tile of their positions, counted from its
+     * first */
+    struct query_rows rows, own;
+    float *row; /* (group, d): one query, scaled; one token's heads */
     struct state part, whole;
 };
 
@@ -70,14 +79,25 @@ static size_t state_bytes(const struct hparams *h, size_t rows)
     return rows * (h->d_head + 2) * sizeof(float);
 }
 
-static void place_room(struct forward *f, uint32_t thread)
+static void place_rows(struct forward *f, struct query_rows *out, size_t rows, size_t q_stride)
 {
-    size_t rows = rows_of_block(f->h);
-    struct thread_room r;
-    r.q = scratch_take(f, rows * f->h->d_head * sizeof(float));
+    struct query_rows r = { .q_stride = q_stride };
+    r.q = scratch_take(f, rows * q_stride);
     r.lo = scratch_take(f, rows * sizeof *r.lo);
     r.hi = scratch_take(f, rows * sizeof *r.hi);
     r.bias = scratch_take(f, rows * sizeof *r.bias);
+    *out = r;
+}
+
+static void place_room(struct forward *f, uint32_t thread)
+{
+    size_t rows = rows_of_block(f->h), d = f->h->d_head;
+    const size_t q_stride[] = { [KV_F32] = d * sizeof(float),
+                                [KV_BF16] = d * sizeof(uint16_t),
+                                [KV_Q8] = kern_q8_row_bytes(d) };
+    struct thread_room r = { .row = scratch_take(f, rows * d * sizeof(float)) };
+    place_rows(f, &r.rows, rows, q_stride[f->form]);
+    if (f->form == KV_Q8) place_rows(f, &r.own, rows, q_stride[KV_BF16]);
     float *part = scratch_take(f, state_bytes(f->h, rows));
     float *whole = scratch_take(f, state_bytes(f->h, rows));
     if (!f->scratch) return;
@@ -106,6 +126,30 @@ static struct position_sight sight_of(const struct forward *f, uint32_t layer, u
     return position_try_sight(f->position, layer, f->windows[layer * f->h->n_kv + kv], f->n_sink);
 }
 
+static uint32_t less(uint32_t x, uint32_t by)
+{
+    return x > by ? x - by : 0;
+}
+
+/* Query `scaled` of position `at` as row `row`; sight from position `first` on. */
+static void fill_row(const struct forward *f, struct thread_room *r, size_t row,
+                     const float *scaled, uint32_t at, uint32_t first, const float *bias)
+{
+    size_t d = f->h->d_head;
+    uint32_t base = at / KERN_TILE * KERN_TILE;
+    struct query_rows *pairs = f->form == KV_Q8 ? &r->own : &r->rows;
+    uint8_t *q = (uint8_t *)r->rows.q + row * r->rows.q_stride;
+    uint16_t *q16 = (uint16_t *)(void *)((uint8_t *)pairs->q + row * pairs->q_stride);
+    if (f->form == KV_F32) memcpy(q, scaled, d * sizeof *scaled);
+    else
+        for (size_t c = 0; c < d; c++) q16[c] = f32_to_bf16(scaled[c]);
+    r->rows.lo[row] = first, r->rows.hi[row] = at + 1, r->rows.bias[row] = bias;
+    if (f->form != KV_Q8) return;
+    f->kern->q8_row(scaled, d, q);
+    r->own.lo[row] = less(first, base), r->own.hi[row] = at + 1 - base;
+    r->own.bias[row] = bias ? bias + base : NULL;
+}
+
 /* Row (token i, head g of the group) -> row i * group + g of the block. */
 static size_t fill_rows(const struct forward *f, uint32_t layer, const struct block *b,
                         struct thread_room *r)
@@ -113,7 +157,6 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
     const struct position *p = f->position;
     struct position_sight sight = sight_of(f, layer, b->kv);
     uint32_t group = p->n_head / p->n_kv, d = p->d_head;
-    uint16_t *pairs = (uint16_t *)(void *)r->q;
     size_t row = 0;
     for (uint32_t i = 0; i < b->n_tok; i++) {
         uint32_t at = f->token_at[b->token + i];
@@ -122,16 +165,14 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
         for (uint32_t g = 0; g < group; g++, row++) {
             uint32_t head = b->kv * group + g;
             float s = position_query_scale(p, layer, head, n_visible);
-            const float *q = f->q + ((size_t)(b->token + i) * p->n_head + head) * d;
-            if (f->element == 4)
-                for (uint32_t c = 0; c < d; c++) r->q[row * d + c] = q[c] * s;
-            else
-                for (uint32_t c = 0; c < d; c++) pairs[row * d + c] = f32_to_bf16(q[c] * s);
-            r->lo[row] = seen.first;
-            r->hi[row] = at + 1;
-            if (f->bias && f->bias[layer * p->n_head + head])
-                r->bias[row] = f->bias[layer * p->n_head + head] + KERN_TILE + f->n_ctx - 1 - at;
+            const float *q = f->q + ((size_t)(b->token + i) * p->n_head + head) * d,
+                        *bias = f->bias ? f->bias[layer * p->n_head + head] : NULL;
+            for (uint32_t c = 0; c < d; c++) r->row[c] = q[c] * s;
+            fill_row(f, r, row, r->row, at, seen.first,
+                     bias ? bias + KERN_TILE + f->n_ctx - 1 - at : NULL);
         }
+        r->rows.n_sink = sight.n_sink;
+        r->own.n_sink = less(sight.n_sink, at / KERN_TILE * KERN_TILE);
     }
     return row;
 }
@@ -147,37 +188,68 @@ static size_t segments_of(const struct forward *f, const struct block *b)
     return segments_for(f->token_at[b->token + b->n_tok - 1] + 1); /* tokens of a block ascend */
 }
 
+static kern_attend_fn attend_of(const struct forward *f)
+{
+    const kern_attend_fn all[] = { [KV_F32] = f->kern->attend_f32,
+                                   [KV_BF16] = f->kern->attend_bf16,
+                                   [KV_Q8] = f->kern->attend_q8 };
+    return all[f->form];
+}
+
+static struct kern_attend call_for(const struct forward *f, const struct query_rows *r, size_t rows,
+                                   struct state s, bool has_bias)
+{
+    return (struct kern_attend){ .d = f->h->d_head,
+                                 .n_rows = rows,
+                                 .q = r->q,
+                                 .q_stride = r->q_stride,
+                                 .lo = r->lo,
+                                 .hi = r->hi,
+                                 .n_sink = r->n_sink,
+                                 .bias = has_bias ? r->bias : NULL,
+                                 .m = s.m,
+                                 .l = s.l,
+                                 .o = s.o };
+}
+
+/* The tile of the rows' own positions, which is not closed. */
+static void attend_own_tile(const struct forward *f, uint32_t layer, const struct block *b,
+                            const struct query_rows *r, size_t rows, struct state s, bool has_bias)
+{
+    const struct forward_run *run = &f->batch->runs[b->run];
+    const uint8_t *tile =
+        forward_tile(f, run, layer, b->kv, f->token_at[b->token] / KERN_TILE);
+    const void *k = tile, *v = tile + forward_tile_bytes(f) / 2;
+    struct kern_attend a = call_for(f, r, rows, s, has_bias);
+    a.k_tile = &k, a.v_tile = &v;
+    a.tile_end = 1;
+    f->kern->attend_bf16(&a);
+}
+
 /* State of all rows over segment `segment` (T1). */
 static void attend_segment(const struct forward *f, uint32_t layer, const struct block *b,
                            struct thread_room *r, size_t rows, size_t segment, struct state s)
 {
     const struct kv_table *kv = f->batch->runs[b->run].kv;
     size_t head = (size_t)layer * f->h->n_kv + b->kv;
-    struct kern_attend a = { .d = f->h->d_head,
-                             .n_rows = rows,
-                             .q = r->q,
-                             .q_stride = f->h->d_head * f->element,
-                             .lo = r->lo,
-                             .hi = r->hi,
-                             .n_sink = sight_of(f, layer, b->kv).n_sink,
-                             .k_tile = kv->k + head * kv->n_tiles,
-                             .v_tile = kv->v + head * kv->n_tiles,
-                             .m = s.m,
-                             .l = s.l,
-                             .o = s.o };
-    if (f->bias && f->bias[layer * f->h->n_head]) a.bias = r->bias;
-    kern_attend_fn attend = f->element == 4 ? f->kern->attend_f32 : f->kern->attend_bf16;
-    size_t first = r->lo[0] / KERN_TILE, last = (r->hi[rows - 1] + KERN_TILE - 1) / KERN_TILE;
+    bool has_bias = f->bias && f->bias[layer * f->h->n_head];
+    struct kern_attend a = call_for(f, &r->rows, rows, s, has_bias);
+    a.k_tile = kv->k + head * kv->n_tiles, a.v_tile = kv->v + head * kv->n_tiles;
+    kern_attend_fn attend = attend_of(f);
+    size_t first = a.lo[0] / KERN_TILE, last = (a.hi[rows - 1] + KERN_TILE - 1) / KERN_TILE;
     size_t begin = segment * SEGMENT_TILES, end = begin + SEGMENT_TILES;
     size_t sink_tiles = (a.n_sink + KERN_TILE - 1) / KERN_TILE;
+    bool own = f->form == KV_Q8 && last <= end; /* then it is the last tile */
+    if (f->form == KV_Q8) last--;
     clear_state(&s, rows, a.d);
     if (segment == 0 && sink_tiles <= first) {
-        a.tile_begin = 0, a.tile_end = sink_tiles;
+        a.tile_begin = 0, a.tile_end = sink_tiles < last ? sink_tiles : last;
         if (a.tile_begin < a.tile_end) attend(&a);
     } else if (segment == 0 && first < sink_tiles) first = 0;
     a.tile_begin = begin > first ? begin : first;
     a.tile_end = end < last ? end : last;
     if (a.tile_begin < a.tile_end) attend(&a);
+    if (own) attend_own_tile(f, layer, b, &r->own, rows, s, has_bias);
 }
 
 static void merge_rows(const struct forward *f, const struct state *into, const struct state *part,
@@ -203,7 +275,7 @@ static void write_heads(const struct forward *f, const struct block *b, struct t
            k0 = b->kv * width;
     for (size_t i = 0; i < b->n_tok; i++) {
         size_t t = b->token + i, row = i * group;
-        float *out = heads->heads ? heads->heads + t * f->h->n_head * d + k0 : r->q;
+        float *out = heads->heads ? heads->heads + t * f->h->n_head * d + k0 : r->row;
         for (size_t g = 0; g < group; g++)
             for (size_t c = 0; c < d; c++)
                 out[g * d + c] = r->whole.o[(row + g) * d + c] / r->whole.l[row + g];
@@ -222,11 +294,15 @@ static bool is_split(const struct forward *f, size_t n_rows)
     return f->lone || (few && n_rows <= split_rows(f));
 }
 
-/* Tokens from `token` on that one block takes: neighbours of one run. */
+/* Tokens from `token` on that one block takes: neighbours of one run and, with 8-bit tiles, of one
+ * tile, which all of them read open. */
 static uint32_t tokens_of_block(const struct forward *f, uint32_t token, uint32_t most)
 {
-    uint32_t n = 1, left = f->n_tok - token;
-    while (n < most && n < left && f->token_run[token + n] == f->token_run[token]) n++;
+    uint32_t n = 1, left = f->n_tok - token, run = f->token_run[token],
+             tile = f->token_at[token] / KERN_TILE;
+    while (n < most && n < left && f->token_run[token + n] == run &&
+           (f->form != KV_Q8 || f->token_at[token + n] / KERN_TILE == tile))
+        n++;
     return n;
 }
 

@@ -20,11 +20,11 @@
 static zp_status check_names(const zp_engine_options *o, zp_err *err)
 {
     int kv = (int)o->kv_type, level = (int)o->level;
-    ZP_FAIL_IF(kv < 0 || kv > ZP_KV_BF16, err, ZP_USAGE, "KV type %d is unknown", kv);
+    ZP_FAIL_IF(kv < 0 || kv > ZP_KV_Q8, err, ZP_USAGE, "KV type %d is unknown", kv);
     ZP_FAIL_IF(level < 0 || level > ZP_LEVEL_AVX512, err, ZP_USAGE, "kernel level %d is unknown",
                level);
-    ZP_FAIL_IF(o->exact && o->kv_type == ZP_KV_BF16, err, ZP_USAGE,
-               "the exact path keeps keys and values in f32: leave KV type bf16 out");
+    ZP_FAIL_IF(o->exact && o->kv_type != ZP_KV_DEFAULT && o->kv_type != ZP_KV_F32, err, ZP_USAGE,
+               "the exact path keeps keys and values in f32: leave the KV type out");
     return ZP_OK;
 }
 
@@ -45,10 +45,22 @@ static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err 
     uint64_t most = (uint64_t)o->n_ctx * o->n_seq;
     if (o->micro_batch > most) o->micro_batch = (uint32_t)most;
     if (o->kv_type == ZP_KV_DEFAULT) o->kv_type = o->exact ? ZP_KV_F32 : ZP_KV_BF16;
-    if (o->kv_bytes == 0)
-        o->kv_bytes = (uint64_t)kvcache_pages_needed(&m->position, o->n_ctx, o->micro_batch) *
-                      o->n_seq * kvcache_page_bytes(&m->position, o->kv_type == ZP_KV_F32 ? 4 : 2);
     return ZP_OK;
+}
+
+static enum kv_form form_of(zp_kv_type type)
+{
+    return type == ZP_KV_F32 ? KV_F32 : type == ZP_KV_Q8 ? KV_Q8 : KV_BF16;
+}
+
+/* What the options' sequences need, or what their budget holds of it; o is resolved. */
+static struct kv_plan plan_kv(const struct zp_model *m, zp_engine_options *o)
+{
+    struct kv_plan plan = kvcache_plan(&m->position, form_of(o->kv_type), o->n_ctx, o->n_seq,
+                                       o->micro_batch);
+    if (o->kv_bytes == 0) o->kv_bytes = kv_plan_bytes(&plan);
+    kv_plan_fit(&plan, o->kv_bytes);
+    return plan;
 }
 
 /* Scratch of the engine itself, beside that of the layer program: the run list. */
@@ -67,16 +79,17 @@ zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct eng
                       zp_err *err)
 {
     ZP_TRY(resolve(m, o, err));
-    size_t element = o->kv_type == ZP_KV_F32 ? 4 : 2;
     ZP_TRY(weights_plan(&m->gguf, &m->h, o->exact, &out->weights, &out->reads, err));
-    out->kv = o->kv_bytes / kvcache_page_bytes(&m->position, element) *
-              kvcache_page_bytes(&m->position, element);
+    struct kv_plan kv = plan_kv(m, o);
+    out->kv = kv_plan_bytes(&kv);
     struct forward f = { .h = &m->h,
                          .position = &m->position,
                          .micro_batch = o->micro_batch,
                          .n_ctx = o->n_ctx,
-                         .n_threads = o->n_threads };
-    f.reads = out->reads;
+                         .n_threads = o->n_threads,
+                         .n_seq = o->n_seq,
+                         .form = form_of(o->kv_type),
+                         .reads = out->reads };
     scratch_plan(&f, &out->scratch, &out->position);
     out->scratch += own_scratch(o);
     out->position += own_angles(m);
@@ -114,14 +127,14 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
     if (e->options.pin_threads) ZP_TRY(pool_pin(e->pool, err));
     ZP_TRY(
         weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact, e->pool, err));
-    size_t element = e->options.kv_type == ZP_KV_F32 ? 4 : 2;
+    struct kv_plan kv = plan_kv(m, &e->options);
     e->position = m->position;
     if (own_angles(m)) {
         ZP_ALLOC(e->angles, MEM_POSITION, m->position.n_pair, err, "angles");
         position_for_ctx(&e->position, &m->position, &m->h, e->options.n_ctx, e->angles);
     }
-    ZP_TRY(kvcache_open(&e->kv, &e->position, element, e->options.micro_batch, e->options.kv_bytes,
-                        err));
+    ZP_TRY(kvcache_open(&e->kv, &e->position, form_of(e->options.kv_type), e->options.micro_batch,
+                        &kv, err));
     e->forward = (struct forward){ .h = &m->h,
                                    .position = &e->position,
                                    .weights = &e->weights,
@@ -132,7 +145,8 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
                                    .n_threads = e->options.n_threads,
                                    .reads = plan.reads,
                                    .identity = e->options.identity_rotation,
-                                   .element = element };
+                                   .form = form_of(e->options.kv_type),
+                                   .n_seq = e->options.n_seq };
     ZP_TRY(scratch_open(&e->forward, err));
     ZP_ALLOC(e->runs, MEM_SCRATCH, e->options.micro_batch, err, "the run list");
     return ZP_OK;
@@ -140,13 +154,14 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
 
 static void tell(const struct zp_engine *e)
 {
+    static const char *const names[] = { "f32", "bf16", "q8" };
     zp_engine_stats s;
     struct bytes_text text[4];
     zp_engine_describe(e, &s);
     log_info("engine: kernels %s, %u threads, context %u, micro-batch %u, KV %s; weights %s, KV "
              "%s, scratch %s, positions %s",
              s.level, s.n_threads, s.n_ctx, s.micro_batch,
-             e->options.kv_type == ZP_KV_F32 ? "f32" : "bf16",
+             names[e->kv.form],
              bytes_in_words(s.weights_bytes, &text[0]), bytes_in_words(s.kv_bytes, &text[1]),
              bytes_in_words(s.scratch_bytes, &text[2]), bytes_in_words(s.position_bytes, &text[3]));
 }
@@ -184,13 +199,16 @@ void zp_engine_close(zp_engine *e)
 void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
 {
     const struct position *p = &e->model->position;
-    size_t pages = kvcache_pages_needed(p, e->options.n_ctx, e->options.micro_batch);
+    struct kv_plan one =
+        kvcache_plan(p, e->kv.form, e->options.n_ctx, 1, e->options.micro_batch);
+    uint64_t kv = e->kv.pages.n_pages * e->kv.pages.page_bytes +
+                  e->kv.open.n_pages * e->kv.open.page_bytes;
     *out = (zp_engine_stats){ .weights_bytes = e->weights.packed_bytes,
-                              .kv_bytes = e->kv.n_pages * e->kv.page_bytes,
+                              .kv_bytes = kv,
                               .scratch_bytes =
                                   e->forward.scratch_bytes + own_scratch(&e->options),
                               .position_bytes = e->forward.position_bytes + own_angles(e->model),
-                              .kv_bytes_per_token = pages * e->kv.page_bytes / e->options.n_ctx,
+                              .kv_bytes_per_token = one.n_pages * one.page_bytes / e->options.n_ctx,
                               .tokens = e->tokens,
                               .position_done = e->position_done,
                               .position_skipped = e->position_skipped,
@@ -231,8 +249,12 @@ static zp_status open_seq(zp_seq **out, zp_engine *e, zp_mode mode, uint64_t off
     s->mode = mode;
     s->offset = offset;
     zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
+    if (status == ZP_OK && e->kv.form == KV_Q8 &&
+        !(s->ids = mem_array(MEM_META, e->options.n_ctx, sizeof *s->ids)))
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                             "not enough memory for the ids of a sequence");
     if (status != ZP_OK) {
-        mem_free(s);
+        zp_seq_close(s);
         return status;
     }
     *out = s;
@@ -251,28 +273,43 @@ void zp_seq_close(zp_seq *s)
 {
     if (!s) return;
     kv_table_free(&s->kv, &s->engine->kv);
+    mem_free(s->ids);
     mem_free(s);
 }
 
 uint32_t zp_seq_length(const zp_seq *s)
 {
-    return s->kv.length;
+    return s->kv.length + s->n_pending;
 }
 
 zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
 {
     *out = NULL;
+    ZP_FAIL_IF(n > zp_seq_length(s), err, ZP_BAD_INPUT,
+               "cannot share %u positions of a sequence of %u", n, zp_seq_length(s));
     ZP_TRY(open_seq(out, s->engine, s->mode, s->offset, err)); /* a mode that was allowed once */
-    zp_status status = kv_table_share(&(*out)->kv, &s->kv, &s->engine->kv, n, err);
-    if (status == ZP_OK) return ZP_OK;
-    zp_seq_close(*out);
-    *out = NULL;
-    return status;
+    struct kvcache *c = &s->engine->kv;
+    uint32_t cut = kv_table_cut(&s->kv, c, n < s->kv.length ? n : s->kv.length);
+    zp_status status = kv_table_share(&(*out)->kv, &s->kv, c, cut, err);
+    if (status != ZP_OK) {
+        zp_seq_close(*out);
+        *out = NULL;
+        return status;
+    }
+    if (s->ids) memcpy((*out)->ids, s->ids, n * sizeof *s->ids);
+    (*out)->n_pending = n - cut;
+    return ZP_OK;
 }
 
 zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err)
 {
-    return kv_table_truncate(&s->kv, &s->engine->kv, n, err);
+    ZP_FAIL_IF(n > zp_seq_length(s), err, ZP_BAD_INPUT,
+               "cannot truncate a sequence of %u positions to %u", zp_seq_length(s), n);
+    struct kvcache *c = &s->engine->kv;
+    uint32_t cut = kv_table_cut(&s->kv, c, n < s->kv.length ? n : s->kv.length);
+    ZP_TRY(kv_table_truncate(&s->kv, c, cut, err));
+    s->n_pending = n - cut;
+    return ZP_OK;
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -293,9 +330,9 @@ static zp_status check_item(const struct zp_engine *e, const struct engine_job *
                "item %zu: wanted logits %d are unknown", i, (int)item->want);
     ZP_FAIL_IF(item->seq->engine != e, err, ZP_USAGE,
                "item %zu: the sequence belongs to another engine", i);
-    ZP_FAIL_IF(item->n > n_ctx - item->seq->kv.length, err, ZP_BAD_INPUT,
+    ZP_FAIL_IF(item->n > n_ctx - zp_seq_length(item->seq), err, ZP_BAD_INPUT,
                "%zu tokens after %u do not fit into the context of %u positions; raise --ctx-size",
-               item->n, item->seq->kv.length, n_ctx);
+               item->n, zp_seq_length(item->seq), n_ctx);
     for (size_t t = 0; t < item->n; t++)
         ZP_FAIL_IF(item->ids[t] < 0 || (uint32_t)item->ids[t] >= n_vocab, err, ZP_BAD_INPUT,
                    "item %zu: id %d at %zu is outside the vocabulary of %u", i, item->ids[t], t,
@@ -309,21 +346,21 @@ static zp_status check_item(const struct zp_engine *e, const struct engine_job *
 /* Everything that can be refused, before any work (E3). */
 static zp_status check_job(const struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
-    size_t rows = 0, pages = 0;
+    size_t rows = 0, pages = 0, open = 0;
     ZP_FAIL_IF(!job->items && job->n_items, err, ZP_USAGE, "the list of items is missing");
     for (size_t i = 0; i < job->n_items; i++) {
         ZP_TRY(check_item(e, job, i, err));
         rows += item_rows(&job->items[i]);
-        pages += kv_table_pages_wanted(&job->items[i].seq->kv, &e->kv, (uint32_t)job->items[i].n);
+        const zp_seq *s = job->items[i].seq;
+        uint32_t n = (uint32_t)job->items[i].n + s->n_pending;
+        pages += kv_table_pages_wanted(&s->kv, &e->kv, n);
+        open += kv_table_open_wanted(&s->kv, &e->kv, n);
     }
     ZP_FAIL_IF(rows > (job->logits ? job->rows_room : 0), err, ZP_USAGE,
                "%zu logit rows wanted, room for %zu%s", rows, job->rows_room,
                job->logits ? "" : " at NULL");
-    ZP_FAIL_IF(pages > e->kv.n_free, err, ZP_NO_MEMORY,
-               "the KV budget of %zu pages is used up: %zu more needed, %zu free; raise the KV "
-               "budget, lower the context "
-               "or close sequences",
-               e->kv.n_pages, pages, e->kv.n_free);
+    ZP_TRY(kvcache_check_free(&e->kv.pages, pages, err));
+    ZP_TRY(kvcache_check_free(&e->kv.open, open, err));
     return ZP_OK;
 }
 
@@ -346,6 +383,7 @@ static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, str
             e->runs[(*n_runs)++] =
                 (struct forward_run){ .kv = &item->seq->kv,
                                       .ids = item->ids + at->token,
+                                      .seq_ids = item->seq->ids,
                                       .first = item->seq->kv.length,
                                       .n = n,
                                       .n_wanted = item->want == ZP_WANT_ALL ? n : last,
@@ -368,6 +406,16 @@ static void count_positions(struct zp_engine *e, uint32_t n_tok, uint32_t n_laye
     e->position_skipped += all - e->forward.n_rotated;
 }
 
+/* The runs' tokens are in their sequences now. */
+static void commit(struct zp_engine *e, size_t n_runs)
+{
+    for (size_t i = 0; i < n_runs; i++) {
+        const struct forward_run *run = &e->runs[i];
+        if (run->seq_ids) memmove(run->seq_ids + run->first, run->ids, run->n * sizeof *run->ids);
+        kv_table_commit(run->kv, &e->kv, run->n);
+    }
+}
+
 static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
     uint32_t layer_end = job->layer_end ? job->layer_end : e->model->h.n_layer;
@@ -388,7 +436,7 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
         batch.n_runs = n_runs;
         batch.x_in = job->x_in ? job->x_in + tokens * d : NULL;
         size_t n = forward_layers(&e->forward, &batch);
-        for (size_t i = 0; i < n_runs; i++) e->runs[i].kv->length += e->runs[i].n;
+        commit(e, n_runs);
         count_positions(e, n_tok, layer_end - job->layer_begin);
         const float *x = e->forward.rows[0].x;
         if (job->x_out) memcpy(job->x_out + tokens * d, x, n * d * sizeof *x);
@@ -410,13 +458,31 @@ static void take_back(const struct engine_job *job, size_t computed)
         struct zp_seq *s = job->items[i].seq;
         size_t added = job->items[i].n < computed ? job->items[i].n : computed;
         computed -= added;
-        zp_seq_truncate(s, s->kv.length - (uint32_t)added, NULL);
+        zp_seq_truncate(s, zp_seq_length(s) - (uint32_t)added, NULL);
     }
+}
+
+/* Tokens that a cut inside an 8-bit page has left without keys and values are computed again. */
+static zp_status settle(struct zp_engine *e, const struct engine_job *job, zp_err *err)
+{
+    for (size_t i = 0; i < job->n_items; i++) {
+        zp_seq *s = job->items[i].seq;
+        uint32_t n = s->n_pending;
+        if (n == 0 || job->items[i].n == 0) continue;
+        const zp_item item = { s, s->ids + s->kv.length, n, ZP_WANT_NONE };
+        const struct engine_job again = { .items = &item, .n_items = 1 };
+        s->n_pending = 0;
+        zp_status status = run_micro_batches(e, &again, err);
+        if (status != ZP_OK) s->n_pending = n;
+        ZP_TRY(status);
+    }
+    return ZP_OK;
 }
 
 zp_status engine_run(struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
     ZP_TRY(check_job(e, job, err));
+    ZP_TRY(settle(e, job, err));
     uint64_t before = e->tokens;
     zp_status status = run_micro_batches(e, job, err);
     if (status != ZP_OK) take_back(job, (size_t)(e->tokens - before));

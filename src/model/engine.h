@@ -23,6 +23,8 @@ struct zp_engine {
 struct zp_seq {
     struct zp_engine *engine;
     struct kv_table kv;
+    int32_t *ids;       /* (n_ctx) of 8-bit caches, or NULL */
+    uint32_t n_pending; /* tokens behind kv.length that are to be computed again (settle) */
     zp_mode mode; /* resolved: full, zero or half */
     uint64_t offset;
 };

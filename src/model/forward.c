@@ -208,19 +208,86 @@ static uint32_t rotate_token(const struct forward *f, uint32_t layer, size_t t,
     return n_rotated;
 }
 
+/* ---- keys and values ------------------------------------------------------------------------- */
+
+size_t forward_tile_bytes(const struct forward *f)
+{
+    return 2 * (size_t)KERN_TILE * f->h->d_head * (f->form == KV_F32 ? 4 : 2);
+}
+
+/* Tiles of a run: the one that is open before it or, if none is, the one that stays open holds the
+ * sequence's open page; the others are staged. */
+struct run_tiles {
+    uint32_t first, end; /* touched */
+    bool was_open, stays_open;
+};
+
+static struct run_tiles tiles_of(const struct forward_run *run)
+{
+    uint32_t end = run->first + run->n;
+    return (struct run_tiles){ run->first / KERN_TILE, (end + KERN_TILE - 1) / KERN_TILE,
+                               run->first % KERN_TILE != 0, end % KERN_TILE != 0 };
+}
+
+static uint32_t staged_tiles(const struct forward_run *run)
+{
+    struct run_tiles t = tiles_of(run);
+    return t.end - t.first - (t.was_open || t.stays_open);
+}
+
+uint8_t *forward_tile(const struct forward *f, const struct forward_run *run, uint32_t layer,
+                      uint32_t kv, uint32_t tile)
+{
+    size_t head = (size_t)layer * f->h->n_kv + kv;
+    struct run_tiles t = tiles_of(run);
+    uint32_t open = t.was_open ? t.first : t.end - 1;
+    /* the table's pages are owned by this sequence (K1): writing through the const view is legal */
+    if (f->form != KV_Q8) return (void *)(uintptr_t)run->kv->k[head * run->kv->n_tiles + tile];
+    if (tile == open && (t.was_open || t.stays_open)) return (void *)(uintptr_t)run->kv->open[head];
+    uint32_t at = run->staged + tile - t.first - t.was_open;
+    return f->staged + ((size_t)at * f->h->n_kv + kv) * forward_tile_bytes(f);
+}
+
 static void append_token(const struct forward *f, uint32_t layer, size_t t, size_t kv0, size_t kv1)
 {
-    const struct position *p = f->position;
-    const struct kv_table *kv = f->batch->runs[f->token_run[t]].kv;
-    uint32_t at = f->token_at[t], tile = at / KERN_TILE;
-    kern_kv_append_fn append = f->element == 4 ? f->kern->kv_append_f32 : f->kern->kv_append_bf16;
+    const struct forward_run *run = &f->batch->runs[f->token_run[t]];
+    uint32_t at = f->token_at[t], d = f->h->d_head;
+    kern_kv_append_fn append =
+        f->form == KV_F32 ? f->kern->kv_append_f32 : f->kern->kv_append_bf16;
     for (size_t i = kv0; i < kv1; i++) {
-        size_t page = ((size_t)layer * p->n_kv + i) * kv->n_tiles + tile,
-               head = (t * p->n_kv + i) * p->d_head;
-        /* the table's pages are owned by this sequence (K1), so writing through the const view is
-         * legal */
-        append((void *)(uintptr_t)kv->k[page], (void *)(uintptr_t)kv->v[page], at % KERN_TILE,
-               f->k + head, f->v + head, p->d_head);
+        uint8_t *k = forward_tile(f, run, layer, (uint32_t)i, at / KERN_TILE);
+        size_t head = (t * f->h->n_kv + i) * d;
+        append(k, k + forward_tile_bytes(f) / 2, at % KERN_TILE, f->k + head, f->v + head, d);
+    }
+}
+
+/* Tiles that have become full go into 8-bit pages, for all to read but the queries inside them. */
+static void close_tiles(const struct forward *f, uint32_t layer, size_t kv0, size_t kv1)
+{
+    size_t half = forward_tile_bytes(f) / 2;
+    for (size_t i = 0; f->form == KV_Q8 && i < f->batch->n_runs; i++) {
+        const struct forward_run *run = &f->batch->runs[i];
+        for (uint32_t tile = run->first / KERN_TILE; tile < (run->first + run->n) / KERN_TILE;
+             tile++)
+            for (size_t kv = kv0; kv < kv1; kv++) {
+                size_t at = ((size_t)layer * f->h->n_kv + kv) * run->kv->n_tiles + tile;
+                const uint8_t *k = forward_tile(f, run, layer, (uint32_t)kv, tile);
+                f->kern->kv_close(k, k + half, (void *)(uintptr_t)run->kv->k[at],
+                                  (void *)(uintptr_t)run->kv->v[at], f->h->d_head);
+            }
+    }
+}
+
+/* After attention the open page, whose tile is full, takes the tile that is open now. */
+static void keep_open_tiles(const struct forward *f, uint32_t layer, size_t kv0, size_t kv1)
+{
+    for (size_t i = 0; f->form == KV_Q8 && i < f->batch->n_runs; i++) {
+        const struct forward_run *run = &f->batch->runs[i];
+        struct run_tiles t = tiles_of(run);
+        if (!t.was_open || !t.stays_open || t.end - t.first == 1) continue;
+        for (size_t kv = kv0; kv < kv1; kv++)
+            memcpy(forward_tile(f, run, layer, (uint32_t)kv, t.first),
+                   forward_tile(f, run, layer, (uint32_t)kv, t.end - 1), forward_tile_bytes(f));
     }
 }
 
@@ -248,6 +315,7 @@ static void project(struct worker *w, uint32_t l, const struct layer_weights *lw
         w->n_rotated += rotate_token(f, l, t, &own);
         append_token(f, l, t, own.kv0, own.kv1);
     }
+    if (own.kv0 < own.kv1) close_tiles(f, l, own.kv0, own.kv1);
 }
 
 /* ---- rows nobody asks for -------------------------------------------------------------------- */
@@ -285,11 +353,11 @@ static uint32_t count_wanted(const struct forward_batch *b)
 
 /* In the last layer keys and values are needed of all tokens, queries and all that follows of the
  * wanted ones only. Returns whether there are any. */
-static bool project_wanted(struct worker *w, uint32_t l, const struct layer_weights *lw)
+static bool project_wanted(struct worker *w, uint32_t l, const struct layer_weights *lw,
+                           struct head_share own)
 {
     struct forward *f = w->f;
-    struct head_share own = share_heads(w), no_q = { 0, 0, own.kv0, own.kv1 },
-                      no_kv = { own.q0, own.q1, 0, 0 };
+    struct head_share no_q = { 0, 0, own.kv0, own.kv1 }, no_kv = { own.q0, own.q1, 0, 0 };
     project(w, l, lw, no_q);
     wait_all(w);
     if (w->thread == 0) {
@@ -353,13 +421,18 @@ static void layer(struct worker *w, uint32_t l, bool narrows, const struct kern_
 {
     struct forward *f = w->f;
     const struct layer_weights *lw = &f->weights->layers[l];
+    struct head_share own = share_heads(w);
     norm_tokens(w, w->rows->x, lw->attn_norm);
     wait_tokens(w);
-    if (!narrows) project(w, l, lw, share_heads(w));
-    else if (!project_wanted(w, l, lw)) return;
+    if (!narrows) project(w, l, lw, own);
+    else if (!project_wanted(w, l, lw, own)) {
+        keep_open_tiles(f, l, own.kv0, own.kv1);
+        return;
+    }
     wait_for(w, &lw->mat[W_O]);
     attend_work(f, l, w->thread, w->rows);
     wait_all(w);
+    keep_open_tiles(f, l, own.kv0, own.kv1);
     gather_heads(w);
     multiply(w, &lw->mat[W_O], &w->rows->act_heads, f->n_tok, f->sum);
     wait_for(w, &lw->mat[W_GATE]);
@@ -423,12 +496,16 @@ static void layers_worker(void *arg, uint32_t thread, uint32_t n_threads)
 
 size_t forward_layers(struct forward *f, const struct forward_batch *batch)
 {
+    uint32_t staged = 0;
     f->batch = batch, f->n_tok = 0;
-    for (size_t i = 0; i < batch->n_runs; i++)
+    for (size_t i = 0; i < batch->n_runs; i++) {
+        batch->runs[i].staged = staged;
+        staged += staged_tiles(&batch->runs[i]);
         for (uint32_t t = 0; t < batch->runs[i].n; t++) {
             f->token_run[f->n_tok] = (uint32_t)i;
             f->token_at[f->n_tok++] = batch->runs[i].first + t;
         }
+    }
     f->lone = f->n_tok <= FORWARD_LONE;
     attend_begin(f);
     bool fewer = !batch->all && count_wanted(batch) < f->n_tok;

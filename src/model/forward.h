@@ -11,7 +11,9 @@
 struct forward_run {
     struct kv_table *kv;
     const int32_t *ids; /* (n) */
+    int32_t *seq_ids;   /* the sequence's own, kept by the engine; or NULL */
     uint32_t first, n;  /* index in the sequence of the first token; tokens */
+    uint32_t staged;    /* 8-bit KV: where its full tiles begin in forward.staged */
     uint32_t n_wanted;  /* the stream after the last layer is wanted of the last so many */
     uint64_t offset;    /* added to the index for angles only */
     zp_mode mode;
@@ -53,7 +55,8 @@ struct forward {
     uint32_t micro_batch, n_ctx, n_threads;
     struct weights_inputs reads; /* what the products read */
     bool identity;               /* rotate closed pairs by (1, 0) (tests of I2) */
-    size_t element;       /* bytes of a KV number: 4 or 2 */
+    enum kv_form form;
+    uint32_t n_seq; /* sequences the KV cache is made for */
     const uint8_t *gates; /* (n_layer, n_kv, n_pair) 0 = closed for now, or NULL */
     const uint32_t
         *windows;    /* (n_layer, n_kv) replaces the heads' own reach while scanning, or NULL */
@@ -69,6 +72,7 @@ struct forward {
     float *cs[2];              /* (micro_batch, n_pair, 2) or NULL */
     float **bias;              /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
     struct attend *attend;
+    uint8_t *staged; /* 8-bit KV: (tiles of a batch, n_kv) bf16 tiles of the layer in work */
     uint8_t *scratch, *tables; /* one block each for all of the above */
     uint64_t scratch_bytes, position_bytes;
     /* the batch in work */
@@ -81,7 +85,7 @@ struct forward {
 
 /* Layers [layer_begin, layer_end) over runs of together n_tok <= micro_batch tokens. */
 struct forward_batch {
-    const struct forward_run *runs;
+    struct forward_run *runs;
     size_t n_runs;
     uint32_t layer_begin, layer_end;
     const float *x_in; /* (n_tok, d_model): the stream before layer_begin; NULL: the embeddings */
@@ -90,6 +94,11 @@ struct forward_batch {
 /* Leaves the stream in f->rows[0].x, wanted rows or all, and returns how many; writes KV, not
  * lengths. What only unwanted rows of the last layer would need is not computed. */
 size_t forward_layers(struct forward *f, const struct forward_batch *batch);
+/* The tile that a run's positions of one head are written to, and that queries of the same tile
+ * read: K, and V half of the bytes behind. forward_tile_bytes: of both. */
+uint8_t *forward_tile(const struct forward *f, const struct forward_run *run, uint32_t layer,
+                      uint32_t kv, uint32_t tile);
+size_t forward_tile_bytes(const struct forward *f);
 /* Final norm and output matrix of n rows x (n, d_model): logits (n, n_vocab). n <= micro_batch. */
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits);
 #endif

@@ -2,8 +2,10 @@
  * Owns: page memory, reference counts, page tables. Does not know: tokens, requests, threads.
  * Threads: the engine's caller only.
  * K1 a page is written only while its refcount is 1.  K2 a page is free iff its refcount is 0.
- * K3 bytes of tag kv == pages * page_bytes (tables: tag meta); nothing is allocated after
- *    kvcache_open and kv_table_open. */
+ * K3 bytes of tag kv == pages * page_bytes of both pools (tables: tag meta); nothing is allocated
+ *    after kvcache_open and kv_table_open.
+ * K4 an 8-bit page is made once, of a full tile, and never written again: a sequence is cut at a
+ *    multiple of 64 or inside its open tile. */
 #include "model/kvcache.h"
 
 #include <assert.h>
@@ -12,11 +14,6 @@
 /* Windowed heads keep this many positions behind their window, so that a short truncation needs no
  * recomputation. */
 enum { KEEP_BEHIND = 256 };
-
-size_t kvcache_page_bytes(const struct position *p, size_t element)
-{
-    return 2 * (size_t)KERN_TILE * p->d_head * element;
-}
 
 static struct position_sight head_sight(const struct position *p, uint32_t head)
 {
@@ -33,97 +30,153 @@ static size_t head_pages(const struct position *p, uint32_t head, size_t n_posit
     return window != 0 && held < full ? held : full;
 }
 
-size_t kvcache_pages_needed(const struct position *p, uint32_t n_ctx, uint32_t micro_batch)
+static size_t page_bytes(const struct position *p, enum kv_form form)
 {
-    size_t total = 0;
-    for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++)
-        total += head_pages(p, i, n_ctx, micro_batch);
-    return total;
+    if (form == KV_Q8) return 2 * kern_q8_tile_bytes(p->d_head);
+    return 2 * (size_t)KERN_TILE * p->d_head * (form == KV_F32 ? 4 : 2);
 }
 
-zp_status kvcache_open(struct kvcache *c, const struct position *p, size_t element,
-                       uint32_t micro_batch, uint64_t budget, zp_err *err)
+struct kv_plan kvcache_plan(const struct position *p, enum kv_form form, uint32_t n_ctx,
+                            uint32_t n_seq, uint32_t micro_batch)
+{
+    uint32_t n_heads = p->n_layer * p->n_kv;
+    struct kv_plan plan = { .page_bytes = page_bytes(p, form) };
+    for (uint32_t i = 0; i < n_heads; i++) plan.n_pages += head_pages(p, i, n_ctx, micro_batch);
+    plan.n_pages *= n_seq;
+    if (form != KV_Q8) return plan;
+    plan.open_bytes = page_bytes(p, KV_BF16);
+    plan.n_open = (size_t)n_seq * n_heads;
+    return plan;
+}
+
+uint64_t kv_plan_bytes(const struct kv_plan *plan)
+{
+    return (uint64_t)plan->n_pages * plan->page_bytes + (uint64_t)plan->n_open * plan->open_bytes;
+}
+
+void kv_plan_fit(struct kv_plan *plan, uint64_t budget)
+{
+    uint64_t open = (uint64_t)plan->n_open * plan->open_bytes;
+    plan->n_pages = budget > open ? (size_t)((budget - open) / plan->page_bytes) : 0;
+}
+
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+static zp_status open_pool(struct page_pool *p, size_t n_pages, size_t page_bytes, zp_err *err)
+{
+    *p = (struct page_pool){ .page_bytes = page_bytes, .n_pages = n_pages, .n_free = n_pages };
+    if (n_pages == 0) return ZP_OK;
+    p->memory = mem_alloc_huge(MEM_KV, n_pages * page_bytes);
+    p->free_list = mem_array(MEM_META, n_pages, sizeof *p->free_list);
+    p->refs = mem_zalloc(MEM_META, n_pages * sizeof *p->refs);
+    ZP_FAIL_IF(!p->memory || !p->free_list || !p->refs, err, ZP_NO_MEMORY,
+               "not enough memory for %llu bytes of KV pages",
+               (unsigned long long)(n_pages * page_bytes));
+    for (size_t i = 0; i < n_pages; i++) p->free_list[i] = (uint32_t)(n_pages - 1 - i);
+    return ZP_OK;
+}
+
+static void free_pool(struct page_pool *p)
+{
+    if (p->memory) mem_free_huge(MEM_KV, p->memory, p->n_pages * p->page_bytes);
+    mem_free(p->free_list);
+    mem_free(p->refs);
+}
+
+static uint32_t *refs_of(const struct page_pool *p, const void *page)
+{
+    return &p->refs[(size_t)((const uint8_t *)page - p->memory) / p->page_bytes];
+}
+
+static void put_page(struct page_pool *p, const void *page)
+{
+    if (!page) return;
+    uint32_t *refs = refs_of(p, page);
+    assert(*refs > 0); /* K2 */
+    if (--*refs == 0) p->free_list[p->n_free++] = (uint32_t)(refs - p->refs);
+}
+
+/* Whether writing to the page takes a fresh one: there is none, or others share it (K1). */
+static bool needs_page(const struct page_pool *p, const void *page)
+{
+    return !page || *refs_of(p, page) != 1;
+}
+
+/* The page itself, or a fresh one: a copy of a shared page or zeros. Unwritten positions are finite
+ * then, and masked terms exact zeros. The budget was checked. */
+static const void *own_page(struct page_pool *p, const void *page)
+{
+    if (!needs_page(p, page)) return page;
+    uint32_t number = p->free_list[--p->n_free];
+    uint8_t *memory = p->memory + number * p->page_bytes;
+    p->refs[number] = 1;
+    if (page) memcpy(memory, page, p->page_bytes);
+    else memset(memory, 0, p->page_bytes);
+    put_page(p, page);
+    return memory;
+}
+
+zp_status kvcache_open(struct kvcache *c, const struct position *p, enum kv_form form,
+                       uint32_t micro_batch, const struct kv_plan *plan, zp_err *err)
 {
     memset(c, 0, sizeof *c);
+    c->form = form;
     c->position = p;
     c->n_heads = p->n_layer * p->n_kv;
-    c->d_head = p->d_head;
-    c->element = element;
     c->micro_batch = micro_batch;
-    c->page_bytes = kvcache_page_bytes(p, element);
-    c->n_pages = (size_t)(budget / c->page_bytes);
-    ZP_FAIL_IF(c->n_pages < c->n_heads, err, ZP_NO_MEMORY,
-               "KV budget of %llu bytes is too small for one page a head: %u heads need %llu bytes",
-               (unsigned long long)budget, c->n_heads,
-               (unsigned long long)(c->n_heads * c->page_bytes));
-    ZP_FAIL_IF(c->n_pages > UINT32_MAX, err, ZP_BAD_INPUT, "KV budget of %llu bytes is too large",
-               (unsigned long long)budget);
-    c->memory = mem_alloc_huge(MEM_KV, c->n_pages * c->page_bytes);
-    c->free_list = mem_array(MEM_META, c->n_pages, sizeof *c->free_list);
-    c->refs = mem_zalloc(MEM_META, c->n_pages * sizeof *c->refs);
-    if (!c->memory || !c->free_list || !c->refs) {
-        unsigned long long bytes = (unsigned long long)(c->n_pages * c->page_bytes);
-        kvcache_free(c);
-        ZP_FAIL(err, ZP_NO_MEMORY, "not enough memory for %llu bytes of KV pages", bytes);
-    }
-    for (size_t i = 0; i < c->n_pages; i++) c->free_list[i] = (uint32_t)(c->n_pages - 1 - i);
-    c->n_free = c->n_pages;
-    return ZP_OK;
+    ZP_FAIL_IF(plan->n_pages < c->n_heads, err, ZP_NO_MEMORY,
+               "the KV budget is too small for one page a head: %u heads need %llu bytes",
+               c->n_heads,
+               (unsigned long long)(c->n_heads * plan->page_bytes +
+                                    plan->n_open * plan->open_bytes));
+    ZP_FAIL_IF(plan->n_pages > UINT32_MAX || plan->n_open > UINT32_MAX, err, ZP_BAD_INPUT,
+               "KV budget of %llu bytes is too large", (unsigned long long)kv_plan_bytes(plan));
+    zp_status status = open_pool(&c->pages, plan->n_pages, plan->page_bytes, err);
+    if (status == ZP_OK) status = open_pool(&c->open, plan->n_open, plan->open_bytes, err);
+    if (status != ZP_OK) kvcache_free(c);
+    return status;
 }
 
 void kvcache_free(struct kvcache *c)
 {
-    if (c->memory) mem_free_huge(MEM_KV, c->memory, c->n_pages * c->page_bytes);
-    mem_free(c->free_list);
-    mem_free(c->refs);
+    free_pool(&c->pages);
+    free_pool(&c->open);
     memset(c, 0, sizeof *c);
 }
 
-static uint32_t page_number(const struct kvcache *c, const void *k)
-{
-    return (uint32_t)((size_t)((const uint8_t *)k - c->memory) / c->page_bytes);
-}
+/* ---- tables ---------------------------------------------------------------------------------- */
 
-static void put_page(struct kvcache *c, struct kv_table *t, size_t at)
+static void drop_tile(struct kvcache *c, struct kv_table *t, size_t at)
 {
-    if (!t->k[at]) return;
-    uint32_t page = page_number(c, t->k[at]);
-    assert(c->refs[page] > 0); /* K2 */
-    if (--c->refs[page] == 0) c->free_list[c->n_free++] = page;
+    put_page(&c->pages, t->k[at]);
     t->k[at] = t->v[at] = NULL;
 }
 
-static void set_page(struct kvcache *c, struct kv_table *t, size_t at, uint32_t page)
+static void drop_open(struct kvcache *c, struct kv_table *t, uint32_t head)
 {
-    t->k[at] = c->memory + page * c->page_bytes;
-    t->v[at] = c->memory + page * c->page_bytes + c->page_bytes / 2;
+    if (c->form != KV_Q8) return;
+    put_page(&c->open, t->open[head]);
+    t->open[head] = NULL;
 }
 
-/* A fresh page, or a copy of a shared one (K1). The budget was checked. */
-static void own_page(struct kvcache *c, struct kv_table *t, size_t at)
+static void set_tile(struct kvcache *c, struct kv_table *t, size_t at, const void *page)
 {
-    if (t->k[at] && c->refs[page_number(c, t->k[at])] == 1) return;
-    uint32_t page = c->free_list[--c->n_free];
-    uint8_t *memory = c->memory + page * c->page_bytes;
-    c->refs[page] = 1;
-    if (t->k[at]) memcpy(memory, t->k[at], c->page_bytes);
-    else
-        memset(memory, 0,
-               c->page_bytes); /* unwritten positions are finite: masked terms are exact zeros */
-    put_page(c, t, at);
-    set_page(c, t, at, page);
+    t->k[at] = page;
+    t->v[at] = (const uint8_t *)page + c->pages.page_bytes / 2;
 }
 
 zp_status kv_table_open(struct kv_table *t, const struct kvcache *c, uint32_t n_ctx, zp_err *err)
 {
     memset(t, 0, sizeof *t);
     t->n_tiles = (n_ctx + KERN_TILE - 1) / KERN_TILE;
-    size_t n = (size_t)t->n_tiles * c->n_heads;
+    size_t n = (size_t)t->n_tiles * c->n_heads, n_open = c->form == KV_Q8 ? c->n_heads : 0;
     t->k = mem_zalloc(MEM_META, n * sizeof *t->k);
     t->v = mem_zalloc(MEM_META, n * sizeof *t->v);
-    if (t->k && t->v) return ZP_OK;
+    t->open = mem_zalloc(MEM_META, n_open * sizeof *t->open);
+    if (t->k && t->v && t->open) return ZP_OK;
     mem_free(t->k);
     mem_free(t->v);
+    mem_free(t->open);
     memset(t, 0, sizeof *t);
     ZP_FAIL(err, ZP_NO_MEMORY, "not enough memory for the page table of a sequence of %u positions",
             n_ctx);
@@ -131,9 +184,11 @@ zp_status kv_table_open(struct kv_table *t, const struct kvcache *c, uint32_t n_
 
 void kv_table_free(struct kv_table *t, struct kvcache *c)
 {
-    for (size_t i = 0; t->k && i < (size_t)t->n_tiles * c->n_heads; i++) put_page(c, t, i);
+    for (size_t i = 0; t->k && i < (size_t)t->n_tiles * c->n_heads; i++) drop_tile(c, t, i);
+    for (uint32_t h = 0; t->open && h < c->n_heads; h++) drop_open(c, t, h);
     mem_free(t->k);
     mem_free(t->v);
+    mem_free(t->open);
     memset(t, 0, sizeof *t);
 }
 
@@ -152,7 +207,7 @@ static void give_back(struct kv_table *t, struct kvcache *c)
         uint32_t begin, end;
         unreachable_tiles(c, h, t->length, &begin, &end);
         for (uint32_t i = end; i > begin && t->k[(size_t)h * t->n_tiles + i - 1]; i--)
-            put_page(c, t, (size_t)h * t->n_tiles + i - 1);
+            drop_tile(c, t, (size_t)h * t->n_tiles + i - 1);
     }
 }
 
@@ -166,11 +221,48 @@ size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, 
         uint32_t stay = head_sight(c->position, h).window ? 0 : t->length / KERN_TILE;
         for (uint32_t i = 0; i < tiles; i++) {
             const void *k = t->k[(size_t)h * t->n_tiles + i];
-            held += k && (i < stay || c->refs[page_number(c, k)] == 1);
+            held += k && (i < stay || !needs_page(&c->pages, k));
         }
         total += most > held ? most - held : 0;
     }
     return total;
+}
+
+size_t kv_table_open_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n)
+{
+    size_t total = 0;
+    for (uint32_t h = 0; c->form == KV_Q8 && n && h < c->n_heads; h++)
+        total += needs_page(&c->open, t->open[h]);
+    return total;
+}
+
+/* Tiles whose pages are written when positions [length, length + n) are: all that are touched, or,
+ * of an 8-bit cache, those that become full. */
+struct tile_range {
+    uint32_t begin, end;
+};
+
+static struct tile_range tiles_written(const struct kv_table *t, const struct kvcache *c,
+                                       uint32_t n)
+{
+    uint32_t last = t->length + n + (c->form == KV_Q8 ? 0 : KERN_TILE - 1);
+    return (struct tile_range){ t->length / KERN_TILE, last / KERN_TILE };
+}
+
+/* Whether a tile stays, or has been, partly full. */
+static bool is_open(const struct kv_table *t, const struct kvcache *c, uint32_t n)
+{
+    return c->form == KV_Q8 && (t->length % KERN_TILE != 0 || (t->length + n) % KERN_TILE != 0);
+}
+
+zp_status kvcache_check_free(const struct page_pool *p, size_t need, zp_err *err)
+{
+    ZP_FAIL_IF(need > p->n_free, err, ZP_NO_MEMORY,
+               "KV budget is used up: %zu more pages of %zu bytes are needed, %zu of %zu are free; "
+               "raise the KV budget or the number of sequences, lower the context or close "
+               "sequences",
+               need, p->page_bytes, p->n_free, p->n_pages);
+    return ZP_OK;
 }
 
 zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, uint32_t layer_begin,
@@ -181,31 +273,41 @@ zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, ui
                "%u tokens do not fit: the sequence holds %u of %u positions", n, t->length,
                t->n_tiles * KERN_TILE);
     give_back(t, c);
-    uint32_t first = t->length / KERN_TILE, last = (t->length + n - 1) / KERN_TILE;
+    struct tile_range tiles = tiles_written(t, c, n);
     uint32_t head_begin = layer_begin * c->position->n_kv, head_end = layer_end * c->position->n_kv;
-    size_t need = 0;
-    for (uint32_t h = head_begin; h < head_end; h++)
-        for (uint32_t i = first; i <= last; i++) {
-            const void *k = t->k[(size_t)h * t->n_tiles + i];
-            need += !k || c->refs[page_number(c, k)] != 1;
+    bool open = is_open(t, c, n);
+    size_t need = 0, need_open = 0;
+    for (uint32_t h = head_begin; h < head_end; h++) {
+        for (uint32_t i = tiles.begin; i < tiles.end; i++)
+            need += needs_page(&c->pages, t->k[(size_t)h * t->n_tiles + i]);
+        need_open += open && needs_page(&c->open, t->open[h]);
+    }
+    ZP_TRY(kvcache_check_free(&c->pages, need, err));
+    ZP_TRY(kvcache_check_free(&c->open, need_open, err));
+    for (uint32_t h = head_begin; h < head_end; h++) {
+        for (uint32_t i = tiles.begin; i < tiles.end; i++) {
+            size_t at = (size_t)h * t->n_tiles + i;
+            set_tile(c, t, at, own_page(&c->pages, t->k[at]));
         }
-    ZP_FAIL_IF(need > c->n_free, err, ZP_NO_MEMORY,
-               "KV budget is used up: %zu more pages of %zu bytes are needed, %zu of %zu are free; "
-               "raise the KV budget, "
-               "lower the context or close sequences",
-               need, c->page_bytes, c->n_free, c->n_pages);
-    for (uint32_t h = head_begin; h < head_end; h++)
-        for (uint32_t i = first; i <= last; i++) own_page(c, t, (size_t)h * t->n_tiles + i);
+        if (open) t->open[h] = own_page(&c->open, t->open[h]);
+    }
     return ZP_OK;
+}
+
+void kv_table_commit(struct kv_table *t, struct kvcache *c, uint32_t n)
+{
+    t->length += n;
+    for (uint32_t h = 0; t->length % KERN_TILE == 0 && h < c->n_heads; h++) drop_open(c, t, h);
 }
 
 /* Every page that a query at position n may read must still be there. */
 static zp_status check_present(const struct kv_table *t, const struct kvcache *c, uint32_t n,
                                zp_err *err)
 {
+    uint32_t end = (n + (c->form == KV_Q8 ? 0 : KERN_TILE - 1)) / KERN_TILE;
     for (uint32_t h = 0; h < c->n_heads; h++) {
         uint32_t first = position_seen(head_sight(c->position, h), n).first;
-        for (uint32_t i = first / KERN_TILE; i < (n + KERN_TILE - 1) / KERN_TILE; i++)
+        for (uint32_t i = first / KERN_TILE; i < end; i++)
             ZP_FAIL_IF(!t->k[(size_t)h * t->n_tiles + i], err, ZP_UNSUPPORTED,
                        "position %u lies behind a window whose pages were given back; compute the "
                        "tokens again",
@@ -214,19 +316,31 @@ static zp_status check_present(const struct kv_table *t, const struct kvcache *c
     return ZP_OK;
 }
 
+uint32_t kv_table_cut(const struct kv_table *t, const struct kvcache *c, uint32_t n)
+{
+    bool inside = c->form == KV_Q8 && n / KERN_TILE != t->length / KERN_TILE;
+    return inside ? n / KERN_TILE * KERN_TILE : n;
+}
+
 zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struct kvcache *c,
                          uint32_t n, zp_err *err)
 {
     ZP_FAIL_IF(n > from->length, err, ZP_BAD_INPUT, "cannot share %u positions of a sequence of %u",
                n, from->length);
+    assert(kv_table_cut(from, c, n) == n); /* K4 */
     ZP_TRY(check_present(from, c, n, err));
-    for (uint32_t h = 0; h < c->n_heads; h++)
-        for (uint32_t i = 0; i < (n + KERN_TILE - 1) / KERN_TILE; i++) {
+    uint32_t end = (n + (c->form == KV_Q8 ? 0 : KERN_TILE - 1)) / KERN_TILE;
+    for (uint32_t h = 0; h < c->n_heads; h++) {
+        for (uint32_t i = 0; i < end; i++) {
             const void *k = from->k[(size_t)h * from->n_tiles + i];
             if (!k) continue;
-            c->refs[page_number(c, k)]++;
-            set_page(c, to, (size_t)h * to->n_tiles + i, page_number(c, k));
+            ++*refs_of(&c->pages, k);
+            set_tile(c, to, (size_t)h * to->n_tiles + i, k);
         }
+        if (c->form != KV_Q8 || n % KERN_TILE == 0) continue;
+        ++*refs_of(&c->open, from->open[h]);
+        to->open[h] = from->open[h];
+    }
     to->length = n;
     return ZP_OK;
 }
@@ -235,10 +349,13 @@ zp_status kv_table_truncate(struct kv_table *t, struct kvcache *c, uint32_t n, z
 {
     ZP_FAIL_IF(n > t->length, err, ZP_BAD_INPUT, "cannot truncate a sequence of %u positions to %u",
                t->length, n);
+    assert(kv_table_cut(t, c, n) == n); /* K4 */
     ZP_TRY(check_present(t, c, n, err));
-    for (uint32_t h = 0; h < c->n_heads; h++)
+    for (uint32_t h = 0; h < c->n_heads; h++) {
         for (uint32_t i = (n + KERN_TILE - 1) / KERN_TILE; i < t->n_tiles; i++)
-            put_page(c, t, (size_t)h * t->n_tiles + i);
+            drop_tile(c, t, (size_t)h * t->n_tiles + i);
+        if (n % KERN_TILE == 0) drop_open(c, t, h);
+    }
     t->length = n;
     return ZP_OK;
 }

@@ -1,5 +1,6 @@
 /* kvcache.h: a fixed budget of KV pages and the page tables of sequences.
- * A page holds 64 positions (one tile) of K and of V of one KV head of one layer. */
+ * A page holds 64 positions (one tile) of K and of V of one KV head of one layer. With 8-bit pages
+ * the tile a sequence writes to is open: bf16 in a page of its own kind, until it is full. */
 #ifndef MODEL_KVCACHE_H
 #define MODEL_KVCACHE_H
 
@@ -10,14 +11,21 @@
 #include "kern/kern.h"
 #include "model/position.h"
 
-struct kvcache {
+enum kv_form { KV_F32, KV_BF16, KV_Q8 };
+
+/* Pages of one kind: memory, reference counts and a free list. */
+struct page_pool {
     uint8_t *memory; /* n_pages * page_bytes */
     size_t page_bytes, n_pages, n_free;
-    uint32_t *free_list;    /* page numbers */
-    uint32_t *refs;         /* (n_pages) */
-    uint32_t n_heads;       /* n_layer * n_kv */
-    size_t d_head, element; /* bytes of one number: 4 or 2 */
-    uint32_t micro_batch;   /* most positions reserved at a time */
+    uint32_t *free_list; /* page numbers */
+    uint32_t *refs;      /* (n_pages) */
+};
+
+struct kvcache {
+    enum kv_form form;
+    struct page_pool pages, open; /* open: of 8-bit caches only */
+    uint32_t n_heads;             /* n_layer * n_kv */
+    uint32_t micro_batch;         /* most positions reserved at a time */
     const struct position *position;
 };
 
@@ -26,15 +34,22 @@ struct kv_table {
     uint32_t n_tiles;    /* room a head */
     uint32_t length;     /* positions written */
     const void **k, **v; /* (n_heads, n_tiles): page memory or NULL; v = k + half a page */
+    const void **open;   /* (n_heads): the tile at `length`, where partly full; or NULL */
 };
 
-/* Page bytes of one head and the number of pages that n_seq sequences of n_ctx positions need at
- * most. */
-size_t kvcache_page_bytes(const struct position *p, size_t element);
-size_t kvcache_pages_needed(const struct position *p, uint32_t n_ctx, uint32_t micro_batch);
+/* What a cache is made of, for n_seq sequences of n_ctx positions and micro-batches. */
+struct kv_plan {
+    size_t page_bytes, n_pages; /* pages: at most */
+    size_t open_bytes, n_open;
+};
+struct kv_plan kvcache_plan(const struct position *p, enum kv_form form, uint32_t n_ctx,
+                            uint32_t n_seq, uint32_t micro_batch);
+uint64_t kv_plan_bytes(const struct kv_plan *plan);
+/* Fewer or more pages, as fit into the budget. */
+void kv_plan_fit(struct kv_plan *plan, uint64_t budget);
 
-zp_status kvcache_open(struct kvcache *c, const struct position *p, size_t element,
-                       uint32_t micro_batch, uint64_t budget, zp_err *err);
+zp_status kvcache_open(struct kvcache *c, const struct position *p, enum kv_form form,
+                       uint32_t micro_batch, const struct kv_plan *plan, zp_err *err);
 void kvcache_free(struct kvcache *c);
 
 zp_status kv_table_open(struct kv_table *t, const struct kvcache *c, uint32_t n_ctx, zp_err *err);
@@ -45,13 +60,20 @@ void kv_table_free(struct kv_table *t, struct kvcache *c);
  * reach are given back first. */
 zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, uint32_t layer_begin,
                            uint32_t layer_end, zp_err *err);
+/* The reserved positions are written. */
+void kv_table_commit(struct kv_table *t, struct kvcache *c, uint32_t n);
 /* Most pages that appending n positions in micro-batches may take at a time beyond those t owns
  * now. */
 size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n);
+/* Open pages that appending n positions may take. */
+size_t kv_table_open_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n);
+zp_status kvcache_check_free(const struct page_pool *p, size_t need, zp_err *err);
 /* to: empty table of the same cache; shares the first n positions. Fails where a window has given
  * them back. */
 zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struct kvcache *c,
                          uint32_t n, zp_err *err);
 zp_status kv_table_truncate(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err);
+/* The largest length <= n that t can be cut to or shared at: below n inside a closed 8-bit tile. */
+uint32_t kv_table_cut(const struct kv_table *t, const struct kvcache *c, uint32_t n);
 
 #endif

@@ -108,6 +108,14 @@ static void place_tables(struct forward *f)
         }
 }
 
+/* Tiles of a batch that can be neither open before nor after it: whole ones, and one for each
+ * sequence whose open tile it fills. */
+static uint32_t most_staged(const struct forward *f)
+{
+    uint32_t runs = f->n_seq < f->micro_batch / 2 ? f->n_seq : f->micro_batch / 2;
+    return f->micro_batch / KERN_TILE + runs + 1;
+}
+
 static void place(struct forward *f)
 {
     const struct hparams *h = f->h;
@@ -126,6 +134,8 @@ static void place(struct forward *f)
     f->token_at = scratch_take(f, m * sizeof *f->token_at);
     for (uint32_t i = 0; i < f->n_threads; i++) place_worker(f, i);
     attend_place(f);
+    if (f->form == KV_Q8)
+        f->staged = scratch_take(f, (uint64_t)most_staged(f) * h->n_kv * forward_tile_bytes(f));
     place_tables(f);
 }
 

@@ -23,9 +23,11 @@ static int32_t *prose_ids(const zp_model *m, size_t n)
 }
 
 static void open_bits(struct same_bits *b, const zp_model *m, const char *name, size_t n,
-                      bool exact)
+                      zp_kv_type kv)
 {
-    zp_engine_options o = { .n_ctx = (uint32_t)n, .n_threads = 2, .exact = exact };
+    zp_engine_options o = {
+        .n_ctx = (uint32_t)n, .n_threads = 2, .exact = kv == ZP_KV_F32, .kv_type = kv
+    };
     bits_open(b, m, name, prose_ids(m, n), n, o);
 }
 
@@ -36,7 +38,7 @@ static void test_smollm2_default_path(void **state)
     struct same_bits b;
     (void)state;
     zp_model *m = golden_model(SMOLLM2_FILE);
-    open_bits(&b, m, "smollm2", N_SMOLLM2, false);
+    open_bits(&b, m, "smollm2", N_SMOLLM2, ZP_KV_BF16);
     bits_micro_batches(&b, small, 2, 70);
     bits_micro_batches(&b, large, 2, 200);
     bits_micro_batches(&b, large + 2, 2, N_SMOLLM2);
@@ -56,10 +58,28 @@ static void test_smollm2_exact_path(void **state)
     struct same_bits b;
     (void)state;
     zp_model *m = golden_model(SMOLLM2_FILE);
-    open_bits(&b, m, "smollm2 exact", N_SMOLLM2, true);
+    open_bits(&b, m, "smollm2 exact", N_SMOLLM2, ZP_KV_F32);
     bits_micro_batches(&b, sizes, 1, N_SMOLLM2);
     bits_one_by_one(&b, 5);
     bits_forks(&b, points, 1, 5);
+    bits_free(&b);
+    zp_model_close(m);
+}
+
+static void test_smollm2_8_bit_pages(void **state)
+{
+    static const uint32_t small[] = { 1, 3 }, large[] = { 65, 100 };
+    static const size_t points[] = { 63, 100, 1025 };
+    struct same_bits b;
+    (void)state;
+    zp_model *m = golden_model(SMOLLM2_FILE);
+    open_bits(&b, m, "smollm2 q8", N_SMOLLM2, ZP_KV_Q8);
+    bits_micro_batches(&b, small, 2, 130);
+    bits_micro_batches(&b, large, 2, N_SMOLLM2);
+    bits_one_by_one(&b, 70);
+    bits_batches(&b, 70, 2);
+    bits_forks(&b, points, 3, 70);
+    bits_truncate(&b, points, 3, 20);
     bits_free(&b);
     zp_model_close(m);
 }
@@ -72,7 +92,7 @@ static void test_gemma3_beyond_its_window(void **state)
     (void)state;
     zp_model *m = golden_model(GEMMA3_FILE);
     assert_int_equal(m->position.window[0], 512);
-    open_bits(&b, m, "gemma3", N_GEMMA3, false);
+    open_bits(&b, m, "gemma3", N_GEMMA3, ZP_KV_BF16);
     bits_micro_batches(&b, sizes, 2, N_GEMMA3);
     bits_one_by_one(&b, 40);
     bits_batches(&b, 40, 2);
@@ -175,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_smollm2_default_path),
         cmocka_unit_test(test_smollm2_exact_path),
+        cmocka_unit_test(test_smollm2_8_bit_pages),
         cmocka_unit_test(test_gemma3_beyond_its_window),
         cmocka_unit_test(test_logits_of_a_row_alone_and_among_others),
         cmocka_unit_test(test_skips_and_offsets_on_both_models),

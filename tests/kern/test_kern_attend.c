@@ -112,7 +112,8 @@ static void set_queries(struct case_attend *c)
 
 /* window 0: everything before; else at most that many positions. */
 static struct case_attend make_attend(struct rng *r, size_t d, size_t n_rows, size_t n_pos,
-                                      size_t window, uint32_t n_sink, enum tiles type, bool with_bias)
+                                      size_t window, uint32_t n_sink, enum tiles type,
+                                      bool with_bias)
 {
     struct case_attend c = { .n_pos = n_pos, .type = type };
     c.a = (struct kern_attend){ .d = d, .n_rows = n_rows, .n_sink = n_sink };

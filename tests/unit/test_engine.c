@@ -74,9 +74,9 @@ static void test_fork_needs_room_for_its_last_pages_only(void **state)
     GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
     GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, ids, LENGTH, ZP_WANT_NONE }, 1, NULL, 0, NULL, err));
     GOLDEN_OK(zp_seq_fork(&fork, s, LENGTH, err));
-    size_t free_before = e->kv.n_free;
+    size_t free_before = e->kv.pages.n_free;
     GOLDEN_OK(zp_engine_run(e, &(zp_item){ fork, ids, 1, ZP_WANT_NONE }, 1, NULL, 0, NULL, err));
-    assert_int_equal(free_before - e->kv.n_free, e->kv.n_heads);
+    assert_int_equal(free_before - e->kv.pages.n_free, e->kv.n_heads);
     zp_seq_close(fork);
     zp_seq_close(s);
     zp_engine_close(e);

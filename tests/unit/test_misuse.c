@@ -38,7 +38,7 @@ static void engine_options_outside_their_enumeration(void **state)
         refuse_engine((zp_engine_options){ .kv_type = (zp_kv_type)outside[i] }, "KV type");
         refuse_engine((zp_engine_options){ .level = (zp_level)outside[i] }, "kernel level");
     }
-    refuse_engine((zp_engine_options){ .kv_type = (zp_kv_type)(ZP_KV_BF16 + 1) }, "KV type 3");
+    refuse_engine((zp_engine_options){ .kv_type = (zp_kv_type)(ZP_KV_Q8 + 1) }, "KV type 4");
     refuse_engine((zp_engine_options){ .exact = true, .kv_type = ZP_KV_BF16 }, "f32");
 }
 

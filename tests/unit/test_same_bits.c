@@ -29,19 +29,21 @@ static int32_t *random_ids(size_t n, uint32_t n_vocab)
     return ids;
 }
 
-static void open_bits(struct same_bits *b, const zp_model *m, const char *name, bool exact)
+static void open_bits(struct same_bits *b, const zp_model *m, const char *name, zp_kv_type kv)
 {
-    zp_engine_options o = { .n_ctx = N, .n_threads = 2, .micro_batch = 512, .exact = exact };
+    zp_engine_options o = {
+        .n_ctx = N, .n_threads = 2, .micro_batch = 512, .exact = kv == ZP_KV_F32, .kv_type = kv
+    };
     bits_open(b, m, name, random_ids(N, m->h.n_vocab), N, o);
 }
 
-static void check_small(const char *name, bool exact)
+static void check_small(const char *name, zp_kv_type kv)
 {
     static const uint32_t small[] = { 1, 3 }, large[] = { 7, 16, 64, 500 };
     static const size_t points[] = { 1, 63, 64, 65, 100, 1023, 1024, 1025, 1100 };
     struct same_bits b;
     zp_model *m = golden_small(name);
-    open_bits(&b, m, name, exact);
+    open_bits(&b, m, name, kv);
     bits_micro_batches(&b, small, 2, 150);
     bits_micro_batches(&b, large, 4, N);
     bits_threads(&b, N);
@@ -56,13 +58,80 @@ static void check_small(const char *name, bool exact)
 static void test_default_path_gives_same_bits_in_any_company(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ZP_COUNT(models); i += STEP) check_small(models[i], false);
+    for (size_t i = 0; i < ZP_COUNT(models); i += STEP) check_small(models[i], ZP_KV_BF16);
 }
 
 static void test_exact_path_gives_same_bits_in_any_company(void **state)
 {
     (void)state;
-    for (size_t i = 1; i < ZP_COUNT(models); i += 3 * STEP) check_small(models[i], true);
+    for (size_t i = 1; i < ZP_COUNT(models); i += 3 * STEP) check_small(models[i], ZP_KV_F32);
+}
+
+static void test_8_bit_pages_give_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ZP_COUNT(models); i += STEP) check_small(models[i], ZP_KV_Q8);
+}
+
+/* ---- wanted rows ----------------------------------------------------------------------------- */
+
+enum { WANTED = 70, SEQUENCES = 3 };
+
+/* Logits of the last tokens of three sequences, `first` of each appended before: of all their
+ * tokens at once, or of those that `want` names; rows (SEQUENCES, n_vocab). */
+static void last_logits(const zp_model *m, zp_engine_options o, const int32_t *ids, size_t first,
+                        bool all, float *rows)
+{
+    size_t v = m->h.n_vocab, n = WANTED - first;
+    zp_engine *e = golden_engine(m, o);
+    zp_item items[SEQUENCES];
+    float *logits = malloc(SEQUENCES * WANTED * v * sizeof *logits);
+    assert_non_null(logits);
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        items[i] = (zp_item){ NULL, ids + i * 7, first, ZP_WANT_NONE };
+        GOLDEN_OK(zp_seq_open(&items[i].seq, e, NULL, err));
+    }
+    GOLDEN_OK(zp_engine_run(e, items, SEQUENCES, NULL, 0, NULL, err));
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        items[i].ids += first, items[i].n = n;
+        items[i].want = all || i == 1 ? ZP_WANT_ALL : ZP_WANT_LAST;
+    }
+    size_t room = all ? SEQUENCES * n : n + 2;
+    GOLDEN_OK(zp_engine_run(e, items, SEQUENCES, logits, room, NULL, err));
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        size_t at = all ? (i + 1) * n - 1 : i == 0 ? 0 : i == 1 ? n : n + 1;
+        memcpy(rows + i * v, logits + at * v, v * sizeof *rows);
+        zp_seq_close(items[i].seq);
+    }
+    free(logits);
+    zp_engine_close(e);
+}
+
+/* The last layer leaves out what only unwanted rows need: the others must not notice. */
+static void test_logits_do_not_depend_on_what_else_is_wanted(void **state)
+{
+    static const uint32_t sizes[] = { 512, 33, 2, 1 };
+    (void)state;
+    for (size_t k = 0; k < ZP_COUNT(models); k += STEP) {
+        zp_model *m = golden_small(models[k]);
+        size_t bytes = SEQUENCES * m->h.n_vocab * sizeof(float);
+        int32_t *ids = random_ids(WANTED + 21, m->h.n_vocab);
+        float *want = malloc(bytes), *got = malloc(bytes);
+        assert_true(want && got);
+        for (size_t i = 0; i < 4 * 2 * 3; i++) {
+            zp_engine_options o = { .n_ctx = 128,
+                                    .n_seq = SEQUENCES,
+                                    .n_threads = 1 + (uint32_t)i / 4 % 2,
+                                    .micro_batch = sizes[i % 4],
+                                    .kv_type = (zp_kv_type)(ZP_KV_F32 + i / 8) };
+            size_t first = i % 3 == 0 ? 0 : i % 3 == 1 ? 30 : WANTED - 1;
+            last_logits(m, o, ids, first, true, want);
+            last_logits(m, o, ids, first, false, got);
+            if (memcmp(want, got, bytes) != 0) fail_msg("%s, case %zu", models[k], i);
+        }
+        free(want), free(got), free(ids);
+        zp_model_close(m);
+    }
 }
 
 /* ---- modes, offsets, identity ---------------------------------------------------------------- */
@@ -172,6 +241,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_default_path_gives_same_bits_in_any_company),
         cmocka_unit_test(test_exact_path_gives_same_bits_in_any_company),
+        cmocka_unit_test(test_8_bit_pages_give_same_bits_in_any_company),
+        cmocka_unit_test(test_logits_do_not_depend_on_what_else_is_wanted),
         cmocka_unit_test(test_offsets_change_nothing_without_positions),
         cmocka_unit_test(test_modes_share_a_batch),
         cmocka_unit_test(test_skipping_equals_rotating_by_nothing),

@@ -1,6 +1,6 @@
 /* attend_q8_avx2.c: attention over 8-bit tiles without dot instructions, one query row at a time.
- * Scores: vpmaddubsw adds two byte products in 16 bits, |k| <= 127 times |q| <= 127 fits; the sign of
- * k goes to q. Values: bytes are widened, 15-bit weights are whole 16-bit factors of vpmaddwd.
+ * Scores: vpmaddubsw adds two byte products in 16 bits, |k| <= 127 times |q| <= 127 fits; the sign
+ * of k goes to q. Values: bytes are widened, 15-bit weights are whole 16-bit factors of vpmaddwd.
  * Integer parts are exact, float steps those of attend_q8_avx512.c: the same bits. */
 #include <immintrin.h>
 #include <string.h>
