@@ -13,12 +13,13 @@
 
 enum kv_form { KV_F32, KV_BF16, KV_Q8 };
 
-/* Pages of one kind: memory, reference counts and a free list. */
+/* Pages of one kind: memory, reference counts and who is free. */
 struct page_pool {
     uint8_t *memory; /* n_pages * page_bytes */
     size_t page_bytes, n_pages, n_free;
-    uint32_t *free_list; /* page numbers */
+    uint64_t *free_bits; /* bit i % 64 of word i / 64: page i is free */
     uint32_t *refs;      /* (n_pages) */
+    size_t look;         /* no word before it has a free page */
 };
 
 struct kvcache {

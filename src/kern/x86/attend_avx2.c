@@ -44,7 +44,7 @@ ZP_INLINE void add_products(__m256 acc[BATCH_ROWS][2], const char *from, enum ha
 }
 
 /* p[r] = scores of 16 positions. */
-ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, size_t d, int slice,
+ZP_INLINE void score(struct attend_batch *b, const char *k, size_t d, int slice,
                      bool is_bf16, int n)
 {
     __m256 s[BATCH_ROWS][2];
@@ -54,7 +54,6 @@ ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, si
     for (size_t i = 0; i < steps; i++, at += TILE * 4) {
         if (is_bf16) add_products(s, k + at, HIGH, NULL, b->q, i, n);
         add_products(s, k + at, is_bf16 ? LOW : WHOLE, NULL, b->q, i, n);
-        if (next) _mm_prefetch(next + at, _MM_HINT_T1);
     }
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
@@ -94,7 +93,6 @@ ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, const __m
         /* the upper half of the last pair may be unwritten */
         if (is_bf16 && 2 * j + 1 < j1) add_products(o, b->v + at, HIGH, mask, p, j, n);
         add_products(o, b->v + at, is_bf16 ? LOW : WHOLE, mask, p, j, n);
-        if (b->next_v) _mm_prefetch(b->next_v + at, _MM_HINT_T1);
     }
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
@@ -105,7 +103,7 @@ ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, const __m
 
 ZP_INLINE void attend_step(struct attend_batch *b, size_t d, bool is_bf16, int n)
 {
-    for (int slice = 0; slice < SLICES; slice++) score(b, b->k, b->next_k, d, slice, is_bf16, n);
+    for (int slice = 0; slice < SLICES; slice++) score(b, b->k, d, slice, is_bf16, n);
     uint64_t any = 0;
     for (int r = 0; r < n; r++) {
         soften(b, r, is_bf16);

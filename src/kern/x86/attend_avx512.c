@@ -7,7 +7,7 @@
  *         copies accumulators around such builtins.
  * Each row's state takes the same steps whatever rows share the call (I1): one chain per lane, in
  * ascending channels and positions.
- * Tiles go outside, rows inside: a tile is read from memory once; its successor is prefetched. */
+ * Tiles go outside, rows inside: a tile is read from memory once. */
 #include <immintrin.h>
 #include <string.h>
 #include "kern/kern_impl.h"
@@ -47,15 +47,8 @@ ZP_INLINE void add_products(__m512 acc[BATCH_ROWS][PARTS], const char *from, enu
     }
 }
 
-ZP_INLINE void fetch(const char *next, int parts)
-{
-    ZP_UNROLL
-    for (int c = 0; c < parts; c++) _mm_prefetch(next + c * 64, _MM_HINT_T1);
-}
-
-/* p[r] = scores of the tile. next: K tile to prefetch or NULL. */
-ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, size_t d,
-                     bool is_bf16, int n)
+/* p[r] = scores of the tile. */
+ZP_INLINE void score(struct attend_batch *b, size_t d, bool is_bf16, int n)
 {
     __m512 s[BATCH_ROWS][PARTS];
     ZP_UNROLL
@@ -64,10 +57,8 @@ ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, si
         for (int c = 0; c < PARTS; c++) s[r][c] = _mm512_setzero_ps();
     }
     size_t steps = is_bf16 ? d / 2 : d;
-    for (size_t i = 0; i < steps; i++) {
-        add_products(s, k + i * TILE * 4, is_bf16 ? PAIR : F32, PARTS, 0xffff, b->q, i, n);
-        if (next) fetch(next + i * TILE * 4, PARTS);
-    }
+    for (size_t i = 0; i < steps; i++)
+        add_products(s, b->k + i * TILE * 4, is_bf16 ? PAIR : F32, PARTS, 0xffff, b->q, i, n);
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
         ZP_UNROLL
@@ -76,9 +67,8 @@ ZP_INLINE void score(struct attend_batch *b, const char *k, const char *next, si
 }
 
 /* 16 * parts channels from c0 of the positions [j0, j1); `last` masks the last register. */
-ZP_INLINE void add_values(struct attend_batch *b, const char *v, const char *next, size_t d,
-                          size_t c0, __mmask16 last, size_t j0, size_t j1, bool is_bf16, int n,
-                          int parts)
+ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, __mmask16 last, size_t j0,
+                          size_t j1, bool is_bf16, int n, int parts)
 {
     __m512 o[BATCH_ROWS][PARTS];
     const char *p[BATCH_ROWS] = { 0 };
@@ -92,13 +82,10 @@ ZP_INLINE void add_values(struct attend_batch *b, const char *v, const char *nex
                                     _mm512_set1_ps(b->keep[r]));
     }
     size_t begin = is_bf16 ? j0 / 2 : j0, end = is_bf16 ? j1 / 2 : j1;
-    for (size_t j = begin; j < end; j++) {
-        size_t at = (j * d + c0) * 4;
-        add_products(o, v + at, is_bf16 ? PAIR : F32, parts, last, p, j, n);
-        if (next) fetch(next + at, parts);
-    }
+    for (size_t j = begin; j < end; j++)
+        add_products(o, b->v + (j * d + c0) * 4, is_bf16 ? PAIR : F32, parts, last, p, j, n);
     if (is_bf16 && j1 % 2)
-        add_products(o, v + (end * d + c0) * 4, FIRST, parts, last, p, end, n);
+        add_products(o, b->v + (end * d + c0) * 4, FIRST, parts, last, p, end, n);
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
         ZP_UNROLL
@@ -110,18 +97,14 @@ ZP_INLINE void add_values(struct attend_batch *b, const char *v, const char *nex
 
 ZP_INLINE void attend_step(struct attend_batch *b, size_t d, bool is_bf16, int n)
 {
-    score(b, b->k, b->next_k, d, is_bf16, n);
-    uint64_t any = 0;
-    for (int r = 0; r < n; r++) {
-        soften(b, r, is_bf16);
-        any |= b->seen[r];
-    }
+    score(b, d, is_bf16, n);
+    uint64_t any = soften(b, n, is_bf16);
     size_t j0 = (size_t)__builtin_ctzll(any), j1 = 64 - (size_t)__builtin_clzll(any), c0 = 0;
     for (; c0 + TILE <= d; c0 += TILE)
-        add_values(b, b->v, b->next_v, d, c0, 0xffff, j0, j1, is_bf16, n, PARTS);
+        add_values(b, d, c0, 0xffff, j0, j1, is_bf16, n, PARTS);
     for (; c0 < d; c0 += LANES) {
         __mmask16 last = (__mmask16)(d - c0 >= LANES ? 0xffff : (1u << (d - c0)) - 1);
-        add_values(b, b->v, b->next_v, d, c0, last, j0, j1, is_bf16, n, 1);
+        add_values(b, d, c0, last, j0, j1, is_bf16, n, 1);
     }
 }
 

@@ -14,7 +14,7 @@
 #include "kern/kern_impl.h"
 #include "kern/x86/soften_avx512.h"
 
-enum { GROUP = KERN_Q8_GROUP, STEPS = GROUP / 4, HALF_PARTS = PARTS / 2 };
+enum { GROUP = KERN_Q8_GROUP, STEPS = GROUP / 4 };
 
 /* Weights of the batch's rows for one group of channels. */
 struct weights_q8 {
@@ -41,7 +41,7 @@ ZP_INLINE __m512 load_f16(const uint16_t *from)
 }
 
 /* p[r] (+)= scores of one group of channels: `steps` quads from K at k. */
-ZP_INLINE void score_group(struct attend_batch *b, const uint8_t *k, const char *next, size_t g,
+ZP_INLINE void score_group(struct attend_batch *b, const uint8_t *k, size_t g,
                            size_t width, size_t steps, const uint16_t *k_scale, int n)
 {
     __m512i acc[BATCH_ROWS][PARTS];
@@ -57,11 +57,6 @@ ZP_INLINE void score_group(struct attend_batch *b, const uint8_t *k, const char 
         __m512i w[PARTS];
         ZP_UNROLL
         for (int c = 0; c < PARTS; c++) w[c] = _mm512_loadu_si512(at + c * 64);
-        if (next) {
-            ZP_UNROLL
-            for (int c = 0; c < PARTS; c++)
-                _mm_prefetch(next + (at - k) + c * 64, _MM_HINT_T1);
-        }
         ZP_UNROLL
         for (int r = 0; r < n; r++) {
             __m512i q = broadcast4(b->q[r] + g * GROUP + i * 4);
@@ -116,10 +111,10 @@ ZP_INLINE void split_weights(const struct attend_batch *b, int r, const uint16_t
 
 /* 16 * parts channels of o, whose V is at v: quads [q0, q1) of positions. */
 ZP_INLINE void add_values(struct attend_batch *b, const struct weights_q8 *w, const int8_t *v,
-                          const char *next, size_t width, size_t c0, __mmask16 last, size_t q0,
+                          size_t width, size_t c0, __mmask16 last, size_t q0,
                           size_t q1, int n, int parts)
 {
-    __m512i high[BATCH_ROWS][HALF_PARTS], low[BATCH_ROWS][HALF_PARTS];
+    __m512i high[BATCH_ROWS][PARTS], low[BATCH_ROWS][PARTS];
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
         ZP_UNROLL
@@ -127,13 +122,11 @@ ZP_INLINE void add_values(struct attend_batch *b, const struct weights_q8 *w, co
     }
     for (size_t i = q0; i < q1; i++) {
         size_t at = (i * width + c0) * 4;
-        __m512i x[HALF_PARTS];
+        __m512i x[PARTS];
         ZP_UNROLL
         for (int c = 0; c < parts; c++)
             x[c] = _mm512_maskz_loadu_epi32(c == parts - 1 ? last : (__mmask16)0xffff,
                                             v + at + c * 64);
-        if (next) _mm_prefetch(next + at, _MM_HINT_T1);
-        if (next && parts > 1) _mm_prefetch(next + at + 64, _MM_HINT_T1);
         ZP_UNROLL
         for (int r = 0; r < n; r++) {
             __m512i h = broadcast4(w->high[r] + 4 * i), l = broadcast4(w->low[r] + 4 * i);
@@ -167,23 +160,20 @@ ZP_INLINE void attend_step(struct attend_batch *b, size_t d, int n)
     const uint16_t *v_scale = (const uint16_t *)(const void *)(v + TILE * width);
     for (size_t g = 0; g < groups; g++) {
         size_t left = (width - g * GROUP) / 4, from = g * GROUP * TILE;
-        score_group(b, k + from, b->next_k ? b->next_k + from : NULL, g, width,
+        score_group(b, k + from, g, width,
                     left < STEPS ? left : STEPS, k_scale, n);
     }
-    uint64_t any = 0;
-    for (int r = 0; r < n; r++) {
-        soften(b, r, false);
-        any |= b->seen[r];
-    }
+    uint64_t any = soften(b, n, false);
     size_t q0 = (size_t)__builtin_ctzll(any) / 4, q1 = (67 - (size_t)__builtin_clzll(any)) / 4;
     for (size_t g = 0; g < groups; g++) {
         struct weights_q8 w;
         size_t c0 = g * GROUP, c1 = c0 + GROUP < d ? c0 + GROUP : d;
+        int parts = n <= 3 ? PARTS : PARTS / 2; /* at most 24 accumulators */
         for (int r = 0; r < n; r++) split_weights(b, r, v_scale + g * TILE, &w);
-        for (; c0 + HALF_PARTS * LANES <= c1; c0 += HALF_PARTS * LANES)
-            add_values(b, &w, v, b->next_v, width, c0, 0xffff, q0, q1, n, HALF_PARTS);
+        for (; c0 + (size_t)parts * LANES <= c1; c0 += (size_t)parts * LANES)
+            add_values(b, &w, v, width, c0, 0xffff, q0, q1, n, parts);
         for (; c0 < c1; c0 += LANES)
-            add_values(b, &w, v, b->next_v, width, c0,
+            add_values(b, &w, v, width, c0,
                        (__mmask16)(c1 - c0 >= LANES ? 0xffff : (1u << (c1 - c0)) - 1), q0, q1, n,
                        1);
     }

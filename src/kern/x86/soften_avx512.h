@@ -24,36 +24,115 @@ ZP_INLINE void round_pairs(__m512 w[PARTS], float *out)
     }
 }
 
-/* Scores of one row become weights, bf16 pairs where the values are; m and l move on. */
-ZP_INLINE void soften(struct attend_batch *b, int r, bool is_bf16)
+/* Four rows' last four lanes each, by one of two steps: the order of sum_avx512. */
+ZP_INLINE __m128 last_lanes(const __m128 v[4], bool is_max)
+{
+    __m128 a = _mm_unpacklo_ps(v[0], v[1]), b = _mm_unpackhi_ps(v[0], v[1]);
+    __m128 c = _mm_unpacklo_ps(v[2], v[3]), d = _mm_unpackhi_ps(v[2], v[3]);
+    a = is_max ? _mm_max_ps(a, b) : _mm_add_ps(a, b);
+    c = is_max ? _mm_max_ps(c, d) : _mm_add_ps(c, d);
+    __m128 even = _mm_movelh_ps(a, c), odd = _mm_movehl_ps(c, a);
+    return is_max ? _mm_max_ps(even, odd) : _mm_add_ps(even, odd);
+}
+
+/* Largest lanes, or sums of lanes, of the vectors of n <= 4 rows, as lanes of one: together they
+ * take a third of the steps that each alone takes. */
+ZP_INLINE __m128 reduce_rows(const __m512 *v, int n, bool is_max)
+{
+    __m128 quarter[4];
+    ZP_UNROLL
+    for (int r = 0; r < 4; r++) {
+        if (r >= n) {
+            quarter[r] = _mm_setzero_ps();
+            continue;
+        }
+        __m256 lo = _mm512_castps512_ps256(v[r]), hi = _mm512_extractf32x8_ps(v[r], 1);
+        lo = is_max ? _mm256_max_ps(lo, hi) : _mm256_add_ps(lo, hi);
+        __m128 a = _mm256_castps256_ps128(lo), b = _mm256_extractf128_ps(lo, 1);
+        quarter[r] = is_max ? _mm_max_ps(a, b) : _mm_add_ps(a, b);
+    }
+    return last_lanes(quarter, is_max);
+}
+
+/* What a row does not see becomes -infinity, biases are added; returns the largest of each lane. */
+ZP_INLINE __m512 mask_scores(struct attend_batch *b, int r)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
-    __m512 s[PARTS], top = none;
+    __m512 top = none;
+    bool plain = b->seen[r] == ~0ull && !b->bias[r];
+    ZP_UNROLL
+    for (int c = 0; c < PARTS; c++) {
+        __m512 s = _mm512_load_ps(b->p[r] + c * LANES);
+        if (!plain) {
+            __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
+            if (b->bias[r])
+                s = _mm512_add_ps(s, _mm512_maskz_loadu_ps(seen, b->bias[r] + c * LANES));
+            s = _mm512_mask_mov_ps(none, seen, s);
+            _mm512_store_ps(b->p[r] + c * LANES, s);
+        }
+        top = _mm512_max_ps(top, s);
+    }
+    return top;
+}
+
+/* Weights of one row under its maximum; returns their sum, lane by lane. */
+ZP_INLINE __m512 weigh_scores(struct attend_batch *b, int r, float max, bool is_bf16)
+{
+    __m512 w[PARTS], all = _mm512_set1_ps(max);
     ZP_UNROLL
     for (int c = 0; c < PARTS; c++) {
         __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
-        s[c] = _mm512_load_ps(b->p[r] + c * LANES);
-        if (b->bias[r])
-            s[c] = _mm512_add_ps(s[c], _mm512_maskz_loadu_ps(seen, b->bias[r] + c * LANES));
-        s[c] = _mm512_mask_mov_ps(none, seen, s[c]);
-        top = _mm512_max_ps(top, s[c]);
+        w[c] = exp_avx512(_mm512_sub_ps(_mm512_load_ps(b->p[r] + c * LANES), all));
+        w[c] = _mm512_maskz_mov_ps(seen, w[c]);
+        if (!is_bf16) _mm512_store_ps(b->p[r] + c * LANES, w[c]);
     }
-    float old = *b->m[r], max = max_avx512(top);
-    max = max > old ? max : old;
-    __m512 all = _mm512_set1_ps(max), sum[PARTS];
+    if (is_bf16) round_pairs(w, b->p[r]);
+    return _mm512_add_ps(_mm512_add_ps(w[0], w[1]), _mm512_add_ps(w[2], w[3]));
+}
+
+/* A state's number of rows [r0, r0 + n), n <= 4, as lanes; the rest is 0. */
+ZP_INLINE __m128 gather_rows(float *const *from, int n)
+{
+    return _mm_setr_ps(*from[0], n > 1 ? *from[1] : 0, n > 2 ? *from[2] : 0, n > 3 ? *from[3] : 0);
+}
+
+ZP_INLINE void scatter_rows(float *const *to, int n, __m128 v)
+{
+    float lane[4];
+    _mm_storeu_ps(lane, v);
     ZP_UNROLL
-    for (int c = 0; c < PARTS; c++) {
-        __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
-        sum[c] = _mm512_maskz_mov_ps(seen, exp_avx512(_mm512_sub_ps(s[c], all)));
-        if (!is_bf16) _mm512_store_ps(b->p[r] + c * LANES, sum[c]);
-    }
-    if (is_bf16) round_pairs(sum, b->p[r]);
-    float added =
-        sum_avx512(_mm512_add_ps(_mm512_add_ps(sum[0], sum[1]), _mm512_add_ps(sum[2], sum[3])));
-    float keep = max == old ? 1.0f : _mm512_cvtss_f32(exp_avx512(_mm512_set1_ps(old - max)));
-    b->keep[r] = keep;
-    *b->m[r] = max;
-    *b->l[r] = *b->l[r] * keep + added;
+    for (int r = 0; r < n; r++) *to[r] = lane[r];
+}
+
+/* Rows [r0, r0 + n), n <= 4. */
+ZP_INLINE void soften_rows(struct attend_batch *b, int r0, int n, bool is_bf16)
+{
+    __m512 v[4];
+    float max[4];
+    ZP_UNROLL
+    for (int r = 0; r < n; r++) v[r] = mask_scores(b, r0 + r);
+    __m128 old = gather_rows(b->m + r0, n);
+    __m128 now = _mm_max_ps(reduce_rows(v, n, true), old); /* NaN: the old one stays */
+    __m128 keep = _mm512_castps512_ps128(exp_avx512(_mm512_castps128_ps512(_mm_sub_ps(old, now))));
+    keep = _mm_mask_mov_ps(keep, _mm_cmp_ps_mask(old, now, _CMP_EQ_OQ), _mm_set1_ps(1.0f));
+    _mm_storeu_ps(max, now);
+    _mm_storeu_ps(b->keep + r0, keep);
+    scatter_rows(b->m + r0, n, now);
+    ZP_UNROLL
+    for (int r = 0; r < n; r++) v[r] = weigh_scores(b, r0 + r, max[r], is_bf16);
+    __m128 l = _mm_mul_ps(gather_rows(b->l + r0, n), keep);
+    scatter_rows(b->l + r0, n, _mm_add_ps(l, reduce_rows(v, n, false)));
+}
+
+/* Scores of the batch's n rows become weights, bf16 pairs where the values are; m and l move on.
+ * Returns the positions that any row sees. */
+ZP_INLINE uint64_t soften(struct attend_batch *b, int n, bool is_bf16)
+{
+    uint64_t any = 0;
+    soften_rows(b, 0, n < 4 ? n : 4, is_bf16);
+    if (n > 4) soften_rows(b, 4, n - 4, is_bf16);
+    for (int r = 0; r < n; r++) any |= b->seen[r];
+    return any;
 }
 
 #endif
