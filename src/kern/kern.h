@@ -136,7 +136,7 @@ ZP_INLINE size_t kern_q8_row_bytes(size_t d)
 typedef void kern_q8_row_op(const float *q, size_t d, void *row);
 typedef kern_q8_row_op *kern_q8_row_fn;
 /* Makes q8 tiles of bf16 ones that are full. A scale is max / 127 rounded to f16 (infinity and NaN
- * are kept), a value round-to-even(x / scale) within -127..127. EXACT. */
+ * are kept), a value round-to-even(x * (1 / scale)) within -127..127. EXACT. */
 typedef void kern_kv_close_op(const void *k_bf16, const void *v_bf16, void *k_q8, void *v_q8,
                               size_t d);
 typedef kern_kv_close_op *kern_kv_close_fn;

@@ -110,7 +110,8 @@ static void put_page(struct page_pool *p, const void *page)
     if (number / 64 < p->look) p->look = number / 64;
 }
 
-/* The first of `run` free neighbours (a power of two up to 64, at a multiple of it), or SIZE_MAX. */
+/* The first of `run` free neighbours (a power of two up to 64, at a multiple of it), or
+ * SIZE_MAX. */
 static size_t find_run(struct page_pool *p, unsigned run)
 {
     uint64_t all = run == 64 ? ~0ull : (1ull << run) - 1;

@@ -471,6 +471,83 @@ static void test_append_writes_its_slot_only_and_rounds_to_even(void **state)
     }
 }
 
+/* ---- 8-bit tiles ----------------------------------------------------------------------------- */
+
+/* bf16 tiles of random numbers, some of them not finite, some all zero. */
+static void fill_odd(struct rng *r, size_t d, void *k, void *v, const struct kern_table *ref)
+{
+    float *x = mem_array(MEM_SCRATCH, 2 * d, sizeof *x);
+    for (size_t j = 0; j < TILE; j++) {
+        float size = j % 9 == 8 ? 0 : ldexpf(1, (int)rng_below(r, 60) - 40);
+        for (size_t c = 0; c < 2 * d; c++) x[c] = size * (float)(2 * rng_unit(r) - 1);
+        if (j % 16 == 5) x[rng_below(r, 2 * d)] = j % 32 == 5 ? NAN : -INFINITY;
+        ref->kv_append_bf16(k, v, j, x, x + d, d);
+    }
+    mem_free(x);
+}
+
+static void test_closing_gives_the_same_bytes_at_every_level(void **state)
+{
+    (void)state;
+    struct rng r = seeded("close");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (size_t d = 2; d <= 200; d += 2) {
+        size_t bytes = kern_q8_tile_bytes(d), rows = kern_q8_row_bytes(d);
+        uint8_t *k = guarded(TILE * d * 2), *v = guarded(TILE * d * 2), *out[KERN_LEVEL_COUNT][3];
+        float *q = floats(&r, d, 3);
+        if (d % 10 == 4) q[rng_below(&r, d)] = d % 20 == 4 ? NAN : INFINITY;
+        if (d % 10 == 6) memset(q, 0, d * sizeof *q);
+        fill_odd(&r, d, k, v, &t[0]);
+        for (size_t l = 0; l < levels; l++) {
+            for (int i = 0; i < 3; i++) {
+                out[l][i] = guarded(i == 2 ? rows : bytes);
+                memset(out[l][i], 0x55, i == 2 ? rows : bytes);
+            }
+            t[l].kv_close(k, v, out[l][0], out[l][1], d);
+            t[l].q8_row(q, d, out[l][2]);
+            assert_memory_equal(out[l][0], out[0][0], bytes + GUARD);
+            assert_memory_equal(out[l][1], out[0][1], bytes + GUARD);
+            for (size_t i = 0; i < rows; i += 4) { /* NaN of any kind */
+                float a, b;
+                memcpy(&a, out[l][2] + i, 4);
+                memcpy(&b, out[0][2] + i, 4);
+                assert_true(memcmp(&a, &b, 4) == 0 || (isnan(a) && isnan(b)));
+            }
+        }
+        for (size_t l = 0; l < levels; l++)
+            for (int i = 0; i < 3; i++) mem_free(out[l][i]);
+        mem_free(k), mem_free(v), mem_free(q);
+    }
+}
+
+/* A value comes back within half a step, and its step is a 127th of the position's largest. */
+static void test_closed_tiles_hold_their_values(void **state)
+{
+    (void)state;
+    struct rng r = seeded("closed");
+    const size_t widths[] = { 2, 64, 96, 130 };
+    for (size_t w = 0; w < ZP_COUNT(widths); w++) {
+        size_t d = widths[w];
+        struct case_attend c = make_attend(&r, d, 1, TILE, 0, 0, BF16, false);
+        struct case_attend q = { .a = { .d = d }, .type = Q8 };
+        struct kern_table ref;
+        kern_table_init(&ref, KERN_REF);
+        void *k = guarded(kern_q8_tile_bytes(d)), *v = guarded(kern_q8_tile_bytes(d));
+        const void *tiles[] = { k, v };
+        q.k = floats(&r, TILE * d, 1), q.v = floats(&r, TILE * d, 1);
+        q.k_tile = &tiles[0], q.v_tile = &tiles[1];
+        ref.kv_close(c.k_tile[0], c.v_tile[0], k, v, d);
+        q8_tile_values(&q, 0);
+        for (size_t i = 0; i < TILE * d; i++) { /* |values| <= 1: a step is at most 1 / 127 */
+            assert_true(fabsf(q.k[i] - c.k[i]) <= 0.505f / 127);
+            assert_true(fabsf(q.v[i] - c.v[i]) <= 0.505f / 127);
+        }
+        mem_free(k), mem_free(v), mem_free(q.k), mem_free(q.v);
+        free_attend(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -481,6 +558,8 @@ int main(void)
         cmocka_unit_test(test_segments_merge_to_the_whole),
         cmocka_unit_test(test_merging_an_empty_segment_keeps_the_bits),
         cmocka_unit_test(test_a_nan_query_gives_nan_for_its_row_only),
+        cmocka_unit_test(test_closing_gives_the_same_bytes_at_every_level),
+        cmocka_unit_test(test_closed_tiles_hold_their_values),
         cmocka_unit_test(test_append_writes_its_slot_only_and_rounds_to_even),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,13 +9,6 @@ enum { TILE = KERN_TILE, GROUP = KERN_Q8_GROUP, MOST = 127, WEIGHT_BITS = 15 };
 
 /* ---- tiles and rows -------------------------------------------------------------------------- */
 
-static int to_int8(float x, float scale)
-{
-    if (!(scale > 0) || !isfinite(scale)) return 0;
-    float q = rintf(x / scale);
-    return q > MOST ? MOST : q < -MOST ? -MOST : (int)q;
-}
-
 /* Channels of one position as bytes; returns the scale to store. */
 static uint16_t close_group(const float *x, size_t n, int8_t *q)
 {
@@ -25,8 +18,11 @@ static uint16_t close_group(const float *x, size_t n, int8_t *q)
         none += isnan(x[i]) ? NAN : 0;
     }
     uint16_t stored = f32_to_f16(max / MOST + none);
-    float scale = f16_to_f32(stored);
-    for (size_t i = 0; i < n; i++) q[i] = (int8_t)to_int8(x[i], scale);
+    float scale = f16_to_f32(stored), inverse = scale > 0 && isfinite(scale) ? 1 / scale : 0;
+    for (size_t i = 0; i < n; i++) {
+        float y = inverse > 0 ? rintf(x[i] * inverse) : 0; /* the scale's rounding may reach 128 */
+        q[i] = (int8_t)(y > MOST ? MOST : y < -MOST ? -MOST : y);
+    }
     return stored;
 }
 

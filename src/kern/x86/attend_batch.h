@@ -1,7 +1,8 @@
 /* attend_batch.h: which rows of an attention call see which tile, in steps of up to six rows.
  * Shared by the attend files of all levels; no vector code. A tile comes up once, all its rows in a
  * row, so that it is read from memory once (the processor fetches ahead along neighbouring pages;
- * prefetch instructions for the next tile made 20 GB/s of 28); rows that do not see it never enter a batch. */
+ * prefetch instructions for the next tile made 20 GB/s of 28); rows that do not see it never enter
+ * a batch. */
 #ifndef KERN_X86_ATTEND_BATCH_H
 #define KERN_X86_ATTEND_BATCH_H
 
