@@ -232,7 +232,7 @@ struct generation {
     zp_generate_options options;
     bool stream;            /* text goes to standard output as it comes */
     bool ends_with_newline; /* what was shown so far */
-    size_t n_prompt, n_reused, n_generated;
+    size_t n_prompt, n_reused, n_generated, n_drafted, n_accepted;
     size_t n_steps;              /* tokens computed one by one: the last drawn token never is */
     double prefill_seconds, decode_seconds, load_seconds;
 };

@@ -45,6 +45,7 @@ static zp_status fill(struct generation *g)
     CLI_TRY(cli_mode(c, &g->seq_options.mode));
     CLI_TRY(cli_sampler_options(c, &g->options.sampler));
     g->options.n_predict = n > 0 ? (uint32_t)n : 0;
+    g->options.n_draft = cli_u32(c, "draft");
     g->options.stop = (const char *const *)stop->texts;
     g->options.n_stop = stop->n;
     g->options.on_text = on_text;
@@ -104,6 +105,8 @@ zp_status generation_run(struct generation *g, const int32_t *prompt, size_t n, 
         return st;
     g->n_prompt += out->n_prompt;
     g->n_generated += out->n_ids;
+    g->n_drafted += out->n_drafted;
+    g->n_accepted += out->n_accepted;
     g->n_steps += zp_seq_length(g->seq) - out->n_reused - out->n_prompt;
     g->prefill_seconds += out->prefill_seconds;
     g->decode_seconds += out->decode_seconds;
@@ -136,6 +139,8 @@ json_t *generation_timings(const struct generation *g)
     json_object_set_new(doc, "decode_steps", json_integer((json_int_t)g->n_steps));
     json_object_set_new(doc, "decode_seconds", json_real(g->decode_seconds));
     json_object_set_new(doc, "decode_tps", json_real(rate(g->n_steps, g->decode_seconds)));
+    json_object_set_new(doc, "drafted_tokens", json_integer((json_int_t)g->n_drafted));
+    json_object_set_new(doc, "accepted_tokens", json_integer((json_int_t)g->n_accepted));
     zp_engine_stats stats;
     zp_engine_describe(g->engine, &stats);
     double all = (double)(stats.position_done + stats.position_skipped);

@@ -60,6 +60,10 @@
 #define TEMPLATE                                                                          \
     PATH("chat-template", NULL, "FILE", "file with a chat template to use instead of the model's")
 #define OFFLINE FLAG("offline", "taken for the sake of habit: zerope never uses the network here")
+#define DRAFT                                                                             \
+    COUNT("draft", "N", 0, 32, "0",                                                       \
+          "guess up to N tokens ahead from what repeats in the text; the result is the "  \
+          "same, sooner where text repeats")
 #define SAMPLING                                                                          \
     REAL("temp", "T", 0, 100, "0", "temperature; 0 takes the most likely token each time"), \
     COUNT("top-k", "N", 0, 1e9, "0", "draw among the N most likely tokens; 0: all"),      \
@@ -184,6 +188,7 @@ static const struct cli_option run_options[] = {
     FLAG("chat", "put the prompt into the chat template as a user message"),
     TEXT("system", "TEXT", "with --chat: the system message"),
     SAMPLING,
+    DRAFT,
     FLAG("ignore-eos", "go on after an end token"),
     SPECIAL,
     MODE,
@@ -206,6 +211,7 @@ static const struct cli_option chat_options[] = {
     PREDICT("-1", "tokens of an answer at most; -1: until the context is full"),
     CTX(NULL, "context length; default: 4096, at most the model's"),
     SAMPLING,
+    DRAFT,
     MODE,
     ENGINE,
     TEMPLATE,

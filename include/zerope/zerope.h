@@ -220,6 +220,9 @@ typedef struct zp_generate_options {
     const char *const *stop;
     size_t n_stop;
     bool ignore_end; /* go on after an end token */
+    /* > 0: up to so many tokens (at most 32) are guessed from repetitions in the history and
+     * computed with the next one; draws that agree need no run of their own. Same result. */
+    uint32_t n_draft;
     const int32_t *history;
     size_t n_history;     /* ids that seq holds already, for penalties; may be NULL */
     zp_progress progress; /* of the prompt; stopped there: ZP_INTERRUPTED */
@@ -232,7 +235,7 @@ typedef struct zp_generated {
     char *text;         /* likewise */
     const char *reason; /* "stop" "length" "end" "stopped" */
     double prefill_seconds, decode_seconds;
-    size_t n_prompt, n_reused;
+    size_t n_prompt, n_reused, n_drafted, n_accepted;
 } zp_generated;
 /* prompt ids are appended to seq, then drawn tokens. Prompt longer than the context: ZP_BAD_INPUT
  * with both numbers. */

@@ -260,6 +260,90 @@ static void test_sequence_of_another_engine_is_refused(void **state)
     zp_engine_close(other);
 }
 
+/* ---- drafts ---------------------------------------------------------------------------------- */
+
+struct drafted {
+    zp_generated out;
+    uint32_t length;
+    float *next; /* logits of one more token behind the result */
+};
+
+static struct drafted draft_with(struct fixture *f, zp_kv_type kv, zp_generate_options o,
+                                 uint32_t n_draft)
+{
+    struct drafted d;
+    zp_seq *s = NULL;
+    const int32_t more = 7;
+    zp_engine *e = golden_engine(f->m, (zp_engine_options){ .n_ctx = N_CTX, .kv_type = kv });
+    assert_non_null(d.next = malloc(f->m->h.n_vocab * sizeof *d.next));
+    GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+    o.n_draft = n_draft;
+    GOLDEN_OK(zp_generate(e, s, prompt, N_PROMPT, &o, &d.out, err));
+    d.length = zp_seq_length(s);
+    if (d.length < N_CTX)
+        GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, &more, 1, ZP_WANT_LAST }, 1, d.next, 1, NULL,
+                                err));
+    zp_seq_close(s);
+    zp_engine_close(e);
+    return d;
+}
+
+/* Guessed tokens change nothing but time: ids, text, reason, the sequence's length and the bits of
+ * what follows. */
+static void test_drafts_change_nothing(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const stops[] = { "e", "th" };
+    static const zp_bias loop[] = { { 50, 4 }, { 51, 4 }, { 52, 4 } }; /* repeats itself */
+    const zp_generate_options options[] = {
+        { .ignore_end = true },
+        { .n_predict = 60 },
+        { .n_predict = 70, .ignore_end = true, .sampler = { .bias = loop, .n_bias = 3 } },
+        { .n_predict = 90,
+          .ignore_end = true,
+          .sampler = { .temperature = 0.7f, .seed = 3, .bias = loop, .n_bias = 3 } },
+        { .n_predict = 80,
+          .ignore_end = true,
+          .sampler = { .repeat_penalty = 1.3f, .bias = loop, .n_bias = 3 } },
+        { .ignore_end = true, .stop = stops, .n_stop = 2 },
+    };
+    static const uint32_t drafts[] = { 1, 3, 8, 32 };
+    size_t accepted = 0;
+    for (size_t i = 0; i < ZP_COUNT(options) * 2; i++) {
+        zp_kv_type kv = i % 2 ? ZP_KV_Q8 : ZP_KV_BF16;
+        struct drafted plain = draft_with(f, kv, options[i / 2], 0);
+        assert_int_equal(plain.out.n_drafted, 0);
+        for (size_t k = 0; k < ZP_COUNT(drafts); k++) {
+            struct drafted d = draft_with(f, kv, options[i / 2], drafts[k]);
+            assert_int_equal(d.out.n_ids, plain.out.n_ids);
+            assert_memory_equal(d.out.ids, plain.out.ids, d.out.n_ids * sizeof *d.out.ids);
+            assert_string_equal(d.out.text, plain.out.text);
+            assert_string_equal(d.out.reason, plain.out.reason);
+            assert_int_equal(d.length, plain.length);
+            if (d.length < N_CTX)
+                assert_memory_equal(d.next, plain.next, f->m->h.n_vocab * sizeof *d.next);
+            assert_true(d.out.n_accepted <= d.out.n_drafted);
+            accepted += d.out.n_accepted;
+            free_result(&d.out);
+            free(d.next);
+        }
+        free_result(&plain.out);
+        free(plain.next);
+    }
+    print_message("%zu guesses accepted\n", accepted);
+    assert_true(accepted > 500); /* else nothing was tried */
+}
+
+static void test_long_drafts_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    zp_generated out;
+    zp_err err = { 0 };
+    zp_generate_options o = { .n_draft = 33 };
+    assert_int_equal(zp_generate(f->e, f->s, prompt, N_PROMPT, &o, &out, &err), ZP_USAGE);
+    assert_non_null(strstr(err.message, "33"));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -274,6 +358,8 @@ int main(void)
         CASE(test_prompt_can_be_interrupted),
         CASE(test_prompts_that_cannot_be_answered_are_refused),
         CASE(test_sequence_of_another_engine_is_refused),
+        CASE(test_drafts_change_nothing),
+        CASE(test_long_drafts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
