@@ -15,7 +15,8 @@ enum { LANES = 16, RESULT_ROOM = 64 };
 
 /* ---- read bandwidth -------------------------------------------------------------------------- */
 
-struct reading {
+struct doctor_probe {
+    struct pool *pool;
     uint64_t *data;
     size_t n;              /* multiple of LANES */
     uint64_t sums[256][8]; /* by thread, a cache line each: what was read is used */
@@ -23,46 +24,69 @@ struct reading {
 
 static void touch_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
-    struct reading *r = arg;
+    struct doctor_probe *b = arg;
     size_t begin, end;
-    pool_share(r->n, LANES, thread, n_threads, &begin, &end);
-    if (begin < end) memset(r->data + begin, 0x5a, (end - begin) * sizeof *r->data);
+    pool_share(b->n, LANES, thread, n_threads, &begin, &end);
+    if (begin < end) memset(b->data + begin, 0x5a, (end - begin) * sizeof *b->data);
 }
 
 static void read_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
-    struct reading *r = arg;
+    struct doctor_probe *b = arg;
     size_t begin, end;
     uint64_t sum[LANES] = { 0 }, total = 0;
-    pool_share(r->n, LANES, thread, n_threads, &begin, &end);
+    pool_share(b->n, LANES, thread, n_threads, &begin, &end);
     for (size_t i = begin; i < end; i += LANES)
-        for (size_t k = 0; k < LANES; k++) sum[k] += r->data[i + k];
+        for (size_t k = 0; k < LANES; k++) sum[k] += b->data[i + k];
     for (size_t k = 0; k < LANES; k++) total += sum[k];
-    r->sums[thread][0] = total;
+    b->sums[thread][0] = total;
 }
 
-zp_status doctor_read_bandwidth(struct pool *p, size_t bytes, double seconds, double *best,
-                                zp_err *err)
+/* 256 MiB, less where there is little memory: at most an eighth of it. */
+static size_t bytes_to_read(void)
 {
-    struct reading *r = mem_zalloc(MEM_SCRATCH, sizeof *r);
-    size_t n = bytes / sizeof *r->data / LANES * LANES, size = n * sizeof *r->data;
-    if (r) r->data = mem_alloc_huge(MEM_SCRATCH, size);
-    if (!r || !r->data) {
-        mem_free(r);
+    uint64_t have = os_memory_available(), want = (uint64_t)256 << 20;
+    if (have && have / 8 < want) want = have / 8;
+    return (size_t)(want < (1u << 20) ? 1u << 20 : want);
+}
+
+zp_status doctor_probe_open(struct doctor_probe **out, struct pool *p, zp_err *err)
+{
+    struct doctor_probe *b = mem_zalloc(MEM_SCRATCH, sizeof *b);
+    size_t n = bytes_to_read() / sizeof *b->data / LANES * LANES, size = n * sizeof *b->data;
+    if (b) b->data = mem_alloc_huge(MEM_SCRATCH, size);
+    if (!b || !b->data) {
+        mem_free(b);
         ZP_FAIL(err, ZP_NO_MEMORY, "not enough memory to measure the bandwidth (%zu bytes)", size);
     }
-    r->n = n;
-    *best = 0;
-    pool_run(p, touch_worker, r);
+    b->pool = p;
+    b->n = n;
+    pool_run(p, touch_worker, b);
+    *out = b;
+    return ZP_OK;
+}
+
+void doctor_probe_close(struct doctor_probe *b)
+{
+    if (b) mem_free_huge(MEM_SCRATCH, b->data, doctor_probe_bytes(b));
+    mem_free(b);
+}
+
+size_t doctor_probe_bytes(const struct doctor_probe *b)
+{
+    return b->n * sizeof *b->data;
+}
+
+double doctor_probe_read(struct doctor_probe *b, double seconds)
+{
+    double best = 0;
     for (double begin = os_now(), from = begin; from - begin < seconds;) {
-        pool_run(p, read_worker, r);
-        double now = os_now(), rate = (double)size / (now - from);
-        if (now > from && rate > *best) *best = rate;
+        pool_run(b->pool, read_worker, b);
+        double now = os_now(), rate = (double)doctor_probe_bytes(b) / (now - from);
+        if (now > from && rate > best) best = rate;
         from = now;
     }
-    mem_free_huge(MEM_SCRATCH, r->data, size);
-    mem_free(r);
-    return ZP_OK;
+    return best;
 }
 
 /* ---- document -------------------------------------------------------------------------------- */
@@ -82,27 +106,29 @@ static void write_cpu(struct json_build *w, uint32_t n_threads)
     json_build_object_end(w);
 }
 
-/* 256 MiB, less where there is little memory: at most an eighth of it. */
-static size_t bytes_to_read(void)
+/* *rate: of n_threads workers together, over *bytes. */
+static zp_status measure(uint32_t n_threads, double seconds, double *rate, size_t *bytes,
+                         zp_err *err)
 {
-    uint64_t have = os_memory_available(), want = (uint64_t)256 << 20;
-    if (have && have / 8 < want) want = have / 8;
-    return (size_t)(want < (1u << 20) ? 1u << 20 : want);
+    struct pool *pool;
+    struct doctor_probe *probe = NULL;
+    ZP_TRY(pool_open(&pool, n_threads, err));
+    zp_status status = doctor_probe_open(&probe, pool, err);
+    if (status == ZP_OK) {
+        *bytes = doctor_probe_bytes(probe);
+        *rate = doctor_probe_read(probe, seconds);
+    }
+    doctor_probe_close(probe);
+    pool_close(pool);
+    return status;
 }
 
 static zp_status write_memory(struct json_build *w, uint32_t n_threads, bool quick, zp_err *err)
 {
-    size_t bytes = bytes_to_read();
-    struct pool *one, *all;
+    size_t bytes = 0;
     double alone = 0, together = 0, seconds = quick ? 0.2 : 1.5;
-    ZP_TRY(pool_open(&all, n_threads, err));
-    zp_status status = doctor_read_bandwidth(all, bytes, seconds, &together, err);
-    pool_close(all);
-    ZP_TRY(status);
-    ZP_TRY(pool_open(&one, 1, err));
-    status = doctor_read_bandwidth(one, bytes, seconds, &alone, err);
-    pool_close(one);
-    ZP_TRY(status);
+    ZP_TRY(measure(n_threads, seconds, &together, &bytes, err));
+    ZP_TRY(measure(1, seconds, &alone, &bytes, err));
     json_build_object(w, "memory");
     json_build_uint(w, "available_bytes", os_memory_available());
     json_build_uint(w, "rss_bytes", os_rss_bytes());
