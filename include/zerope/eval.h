@@ -1,4 +1,4 @@
-/* eval.h: perplexity, KL and top-1 agreement, and retrieval probes, on text documents. */
+/* eval.h: perplexity, KL and top-1 agreement, and retrieval probes, on text documents; speed. */
 #ifndef ZEROPE_EVAL_H
 #define ZEROPE_EVAL_H
 
@@ -33,6 +33,35 @@ typedef struct zp_ppl_options {
 } zp_ppl_options;
 ZP_API zp_status zp_ppl_json(const zp_model *m, const zp_model *base, const char *path,
                              const zp_ppl_options *options, char **json, zp_err *err);
+
+/* bench: tokens per second of an engine on synthetic tokens, at each depth: "fill" (reaching the
+ * depth from the one before it; once), "prefill" (n_prompt tokens there) and, for each number of
+ * sequences, "decode" (n_predict tokens of each, one at a time; the sequences share the filled
+ * part). prefill and decode: one run to warm up, then `repetitions`. Before and after each the read
+ * bandwidth is measured with the same threads. JSON {model, cpu, level, threads, exact, kv_type,
+ * mode, ctx, micro_batch, weights_bytes, kv_bytes, rows[], total_seconds}, a row {test, depth,
+ * batch, tokens, repetitions, tps_median, tps_min, tps_max, spread, seconds_median, seconds_min,
+ * cpu_seconds_median, weights_read_bytes, kv_read_bytes, bytes_per_token, gbps, peak_gbps,
+ * fraction, load_average}. Of a row: tokens and bytes are those of one repetition;
+ * weights_read_bytes: packed weights, once a micro-batch; kv_read_bytes: pages of keys and values
+ * in reach, once a micro-batch and sequence; gbps: those bytes in the median time; peak_gbps: the
+ * median bandwidth; fraction: the median of each repetition's share of the bandwidth around it;
+ * spread: (longest - shortest) / median time; cpu_seconds_median: of all threads. */
+typedef struct zp_bench_options {
+    uint32_t n_prompt;  /* default 512 */
+    uint32_t n_predict; /* default 64 */
+    bool no_prefill, no_decode;
+    const uint32_t *depths; /* ascending; default: 0 */
+    size_t n_depths;
+    const uint32_t *batches; /* sequences at a time; default: 1 */
+    size_t n_batches;
+    uint32_t repetitions; /* default 5 */
+    zp_mode mode;
+    zp_engine_options engine; /* n_ctx and kv_bytes: default what the tests need; n_seq is set */
+    zp_progress progress;
+} zp_bench_options;
+ZP_API zp_status zp_bench_json(const zp_model *m, const zp_bench_options *options, char **json,
+                               zp_err *err);
 
 #ifdef __cplusplus
 }

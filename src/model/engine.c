@@ -80,8 +80,8 @@ zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct eng
 {
     ZP_TRY(resolve(m, o, err));
     ZP_TRY(weights_plan(&m->gguf, &m->h, o->exact, &out->weights, &out->reads, err));
-    struct kv_plan kv = plan_kv(m, o);
-    out->kv = kv_plan_bytes(&kv);
+    out->pages = plan_kv(m, o);
+    out->kv = kv_plan_bytes(&out->pages);
     struct forward f = { .h = &m->h,
                          .position = &m->position,
                          .micro_batch = o->micro_batch,
@@ -127,14 +127,13 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
     if (e->options.pin_threads) ZP_TRY(pool_pin(e->pool, err));
     ZP_TRY(
         weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact, e->pool, err));
-    struct kv_plan kv = plan_kv(m, &e->options);
     e->position = m->position;
     if (own_angles(m)) {
         ZP_ALLOC(e->angles, MEM_POSITION, m->position.n_pair, err, "angles");
         position_for_ctx(&e->position, &m->position, &m->h, e->options.n_ctx, e->angles);
     }
     ZP_TRY(kvcache_open(&e->kv, &e->position, form_of(e->options.kv_type), e->options.micro_batch,
-                        &kv, err));
+                        &plan.pages, err));
     e->forward = (struct forward){ .h = &m->h,
                                    .position = &e->position,
                                    .weights = &e->weights,

@@ -48,6 +48,7 @@ void engine_logits(struct zp_engine *e, const float *x, size_t n, float *out);
 /* Bytes that an engine with these (resolved) options will hold: the memory plan of inspect. */
 struct engine_plan {
     uint64_t weights, kv, scratch, position;
+    struct kv_plan pages; /* of the kv bytes */
     struct weights_inputs reads;
 };
 zp_status engine_plan(const struct zp_model *m, zp_engine_options *options, struct engine_plan *out,

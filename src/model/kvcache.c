@@ -36,13 +36,31 @@ static size_t page_bytes(const struct position *p, enum kv_form form)
     return 2 * (size_t)KERN_TILE * p->d_head * (form == KV_F32 ? 4 : 2);
 }
 
+size_t kvcache_pages_needed(const struct position *p, uint32_t n_ctx, uint32_t micro_batch)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++)
+        total += head_pages(p, i, n_ctx, micro_batch);
+    return total;
+}
+
+/* A windowed head may come to own all it holds: what it shares goes back as the window moves. */
+size_t kvcache_fork_pages(const struct position *p, uint32_t at, uint32_t n, uint32_t micro_batch)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < p->n_layer * p->n_kv; i++) {
+        size_t most = head_pages(p, i, (size_t)at + n, micro_batch);
+        total += head_sight(p, i).window ? most : most - at / KERN_TILE;
+    }
+    return total;
+}
+
 struct kv_plan kvcache_plan(const struct position *p, enum kv_form form, uint32_t n_ctx,
                             uint32_t n_seq, uint32_t micro_batch)
 {
     uint32_t n_heads = p->n_layer * p->n_kv;
-    struct kv_plan plan = { .page_bytes = page_bytes(p, form) };
-    for (uint32_t i = 0; i < n_heads; i++) plan.n_pages += head_pages(p, i, n_ctx, micro_batch);
-    plan.n_pages *= n_seq;
+    struct kv_plan plan = { .page_bytes = page_bytes(p, form),
+                            .n_pages = n_seq * kvcache_pages_needed(p, n_ctx, micro_batch) };
     if (form != KV_Q8) return plan;
     plan.open_bytes = page_bytes(p, KV_BF16);
     plan.n_open = (size_t)n_seq * n_heads;
@@ -183,6 +201,17 @@ void kvcache_free(struct kvcache *c)
     free_pool(&c->pages);
     free_pool(&c->open);
     memset(c, 0, sizeof *c);
+}
+
+uint64_t kvcache_bytes_seen(const struct kvcache *c, uint32_t layer_end, uint32_t at, uint32_t n)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < layer_end * c->position->n_kv; i++) {
+        struct position_seen seen = position_seen(head_sight(c->position, i), at);
+        uint32_t sinks = (seen.n_sinks + KERN_TILE - 1) / KERN_TILE, first = seen.first / KERN_TILE;
+        pages += (at + n + KERN_TILE - 1) / KERN_TILE - first + (sinks < first ? sinks : first);
+    }
+    return pages * c->pages.page_bytes;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

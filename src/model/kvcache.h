@@ -38,6 +38,11 @@ struct kv_table {
     const void **open;   /* (n_heads): the tile at `length`, where partly full; or NULL */
 };
 
+/* Pages that one sequence of n_ctx positions needs at most. */
+size_t kvcache_pages_needed(const struct position *p, uint32_t n_ctx, uint32_t micro_batch);
+/* Most pages that a fork of `at` positions takes while it grows by n, beside those it shares. */
+size_t kvcache_fork_pages(const struct position *p, uint32_t at, uint32_t n, uint32_t micro_batch);
+
 /* What a cache is made of, for n_seq sequences of n_ctx positions and micro-batches. */
 struct kv_plan {
     size_t page_bytes, n_pages; /* pages: at most */
@@ -52,6 +57,8 @@ void kv_plan_fit(struct kv_plan *plan, uint64_t budget);
 zp_status kvcache_open(struct kvcache *c, const struct position *p, enum kv_form form,
                        uint32_t micro_batch, const struct kv_plan *plan, zp_err *err);
 void kvcache_free(struct kvcache *c);
+/* Bytes of the pages in reach of queries at positions [at, at + n), in layers [0, layer_end). */
+uint64_t kvcache_bytes_seen(const struct kvcache *c, uint32_t layer_end, uint32_t at, uint32_t n);
 
 zp_status kv_table_open(struct kv_table *t, const struct kvcache *c, uint32_t n_ctx, zp_err *err);
 void kv_table_free(struct kv_table *t, struct kvcache *c);

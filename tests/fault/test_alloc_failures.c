@@ -149,6 +149,16 @@ static zp_status call_logits(struct fixture *f, zp_err *why)
     return give_back(zp_logits_json(f->e, f->ids, 20, &o, &json, why), &json);
 }
 
+static zp_status call_bench(struct fixture *f, zp_err *why)
+{
+    static const uint32_t depth = 8, batch = 2;
+    zp_bench_options o = { .n_predict = 2, .no_prefill = true, .depths = &depth, .n_depths = 1,
+                           .batches = &batch, .n_batches = 1, .repetitions = 1,
+                           .engine = { .n_threads = 2 } };
+    char *json = NULL;
+    return give_back(zp_bench_json(f->m, &o, &json, why), &json);
+}
+
 static zp_status call_features(struct fixture *f, zp_err *why)
 {
     char *json = NULL;
@@ -292,6 +302,16 @@ static void test_text_calls(void **state)
     zp_model_close(f.m);
 }
 
+/* Once: it waits for the bandwidth each time. */
+static void test_bench(void **state)
+{
+    struct fixture f = { 0 };
+    (void)state;
+    GOLDEN_OK(zp_model_open(&f.m, ZP_TEST_DATA "/arch/gguf/zerope-mixed.gguf", NULL, err));
+    check_call(&f, "zp_bench_json", call_bench, 30);
+    zp_model_close(f.m);
+}
+
 static void test_calls_without_a_model(void **state)
 {
     struct fixture f = { 0 };
@@ -306,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_gguf_with_every_position_kind),
         cmocka_unit_test(test_hugging_face_folder),
         cmocka_unit_test(test_text_calls),
+        cmocka_unit_test(test_bench),
         cmocka_unit_test(test_calls_without_a_model),
     };
     fail_watch_jansson();
