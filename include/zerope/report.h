@@ -11,6 +11,8 @@ extern "C" {
 /* Gate heat map (layer x KV head by pair) of a SCAN, PLAN or inspect document: path ends in .svg or
  * .png. */
 ZP_API zp_status zp_report_heatmap(const char *json, const char *path, zp_err *err);
+/* Tokens per second against depth, of a bench document: path ends in .svg or .png. */
+ZP_API zp_status zp_report_speed(const char *json, const char *path, zp_err *err);
 /* One self-contained HTML page of a verify document (pictures inline). */
 ZP_API zp_status zp_report_verify_html(const char *json, const char *path, zp_err *err);
 

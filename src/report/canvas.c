@@ -1,8 +1,69 @@
-/* canvas.c: what both kinds of canvas share: escaping and the colour ramp. */
+/* canvas.c: what figures share: writing them to files, labels, escaping, the colour ramp. */
 #include "report/canvas.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "base/os.h"
+
+/* ---- files */
+
+static zp_status write_svg(const struct canvas_figure *f, const char *path, zp_err *err)
+{
+    struct buffer out = buffer_with_max(MEM_META, (size_t)1 << 30);
+    struct canvas c;
+    canvas_svg_open(&c, f->width, f->height, f->label, &out, err);
+    f->draw(f->of, &c);
+    zp_status status = canvas_svg_finish(&c);
+    if (status == ZP_OK) status = os_write_file(path, out.data, out.size, err);
+    buffer_free(&out);
+    return status;
+}
+
+static zp_status write_png(const struct canvas_figure *f, const char *path, zp_err *err)
+{
+    struct canvas c;
+    ZP_TRY(canvas_png_open(&c, f->width, f->height, err));
+    f->draw(f->of, &c);
+    return canvas_png_finish(&c, path);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+zp_status canvas_write(const struct canvas_figure *f, const char *path, zp_err *err)
+{
+    if (ends_with(path, ".svg")) return write_svg(f, path, err);
+    if (ends_with(path, ".png")) return write_png(f, path, err);
+    ZP_FAIL(err, ZP_USAGE, "%s: a picture's name ends in .svg or .png", path);
+}
+
+/* ---- drawing */
+
+void canvas_label(struct canvas *c, double x, double y, double size, enum canvas_anchor anchor,
+                  const char *text)
+{
+    struct canvas_text at = { .x = x, .y = y, .size = size, .anchor = anchor };
+    c->ops->text(c, &at, text);
+}
+
+void canvas_file_name(const char *path, char *out, size_t room)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    const char *name = slash && slash[1] ? slash + 1 : path ? path : "";
+    size_t n = strlen(name), size = utf8_complete_prefix(name, n < room ? n : room - 1);
+    memcpy(out, name, size);
+    out[size] = '\0';
+}
+
+double canvas_step(double room)
+{
+    double step = pow(10, floor(log10(room)));
+    return room / step > 5 ? 2 * step : room / step < 2 ? step / 2 : step;
+}
 
 /* ---- text */
 

@@ -51,6 +51,24 @@ zp_status canvas_png_open(struct canvas *c, double width, double height, zp_err 
 /* Writes atomically; path NULL: throws the picture away. */
 zp_status canvas_png_finish(struct canvas *c, const char *path);
 
+/* A figure that becomes a file. */
+struct canvas_figure {
+    double width, height;
+    const char *label;
+    void (*draw)(const void *of, struct canvas *c);
+    const void *of;
+};
+/* Writes it atomically; path ends in .svg or .png, else ZP_USAGE. */
+zp_status canvas_write(const struct canvas_figure *f, const char *path, zp_err *err);
+
+/* Text that is neither bold nor turned; (x, y) of the baseline. */
+void canvas_label(struct canvas *c, double x, double y, double size, enum canvas_anchor anchor,
+                  const char *text);
+/* The last part of a path, whole characters that fit into `room` bytes; NULL gives "". */
+void canvas_file_name(const char *path, char *out, size_t room);
+/* A round number of which 2 to 5 make up `room` > 0: the distance of lines in a figure. */
+double canvas_step(double room);
+
 /* Appends text for XML and HTML, in content and in quoted attributes: & < > " ' become entities,
  * characters that XML does not know become U+FFFD. text: UTF-8 (jansson's strings are). */
 zp_status canvas_escape(struct buffer *out, const char *text, zp_err *err);

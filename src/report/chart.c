@@ -63,8 +63,7 @@ static struct span span_of(const struct chart *ch)
         high = fmax(high, fmax(a, b));
     }
     double room = fmax(high - low, fmax(1e-6, fabs(high) * 0.02));
-    double step = pow(10, floor(log10(room)));
-    step = room / step > 5 ? 2 * step : room / step < 2 ? step / 2 : step;
+    double step = canvas_step(room);
     return (struct span){ floor(low / step) * step, ceil(high / step + 1e-9) * step, step };
 }
 
@@ -72,13 +71,6 @@ static double y_of(const struct span *s, double value)
 {
     double share = s->high > s->low ? (value - s->low) / (s->high - s->low) : 0.5;
     return TOP + HEIGHT * (1 - share);
-}
-
-static void put_text(struct canvas *c, double x, double y, double size, enum canvas_anchor anchor,
-                     const char *text)
-{
-    struct canvas_text at = { .x = x, .y = y, .size = size, .anchor = anchor };
-    c->ops->text(c, &at, text);
 }
 
 static void draw_axes(const struct chart *ch, const struct span *s, struct canvas *c)
@@ -90,14 +82,15 @@ static void draw_axes(const struct chart *ch, const struct span *s, struct canva
         double value = s->low + i * s->step, y = y_of(s, value);
         numtext_printf(text, sizeof text, "%.5g", fabs(value) < s->step * 1e-9 ? 0 : value);
         c->ops->line(c, LEFT, y, right, y, CANVAS_RULE);
-        put_text(c, LEFT - 8, y + 4, 11, CANVAS_END, text);
+        canvas_label(c, LEFT - 8, y + 4, 11, CANVAS_END, text);
     }
     for (size_t i = 0; i < ch->n; i++) {
         numtext_printf(text, sizeof text, "%.0f-%.0f", ch->buckets[i].from, ch->buckets[i].to);
-        put_text(c, LEFT + ((double)i + 0.5) * COLUMN, TOP + HEIGHT + 18, 11, CANVAS_MIDDLE, text);
+        canvas_label(c, LEFT + ((double)i + 0.5) * COLUMN, TOP + HEIGHT + 18, 11, CANVAS_MIDDLE,
+                     text);
     }
     c->ops->line(c, LEFT, TOP + HEIGHT, right, TOP + HEIGHT, CANVAS_INK);
-    put_text(c, LEFT, TOP + HEIGHT + 40, 12, CANVAS_START, "position in the window (tokens)");
+    canvas_label(c, LEFT, TOP + HEIGHT + 40, 12, CANVAS_START, "position in the window (tokens)");
     struct canvas_text side = { .x = 20, .y = TOP + HEIGHT / 2.0, .size = 12,
                                 .anchor = CANVAS_MIDDLE, .upwards = true };
     c->ops->text(c, &side, "NLL, nats a token");
@@ -119,7 +112,7 @@ static void draw_key(struct canvas *c, double x, double y, bool base, const char
 {
     double points[] = { x, y - 4, x + 28, y - 4 };
     c->ops->path(c, points, 2, base ? base_color : model_color, 2.5, base);
-    put_text(c, x + 36, y, 12, CANVAS_START, text);
+    canvas_label(c, x + 36, y, 12, CANVAS_START, text);
 }
 
 void chart_draw(const struct chart *ch, struct canvas *c)

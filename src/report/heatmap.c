@@ -12,7 +12,6 @@
 
 #include "base/json_tree.h"
 #include "base/numtext.h"
-#include "base/os.h"
 
 enum { MAX_ROWS = 1 << 14, MAX_PAIRS = 512, MAX_GATES = 1 << 22, MAX_DECADES = 6 };
 enum { LEFT = 78, TOP = 74, RIGHT = 24, BOTTOM = 112 };
@@ -130,16 +129,14 @@ static void write_subtitle(struct heatmap *h, const json_t *doc)
     if (!model) model = json_string_value(json_object_get(doc, "file"));
     if (!ctx) ctx = json_object_get(doc, "ctx");
     if (!ctx) ctx = json_object_get(doc, "n_ctx_validated");
-    char tokens[32] = "", kl[48] = "";
+    char name[121], tokens[32] = "", kl[48] = "";
     if (json_is_integer(ctx) && json_integer_value(ctx) > 0)
         snprintf(tokens, sizeof tokens, ", %lld tokens", (long long)json_integer_value(ctx));
     if (json_is_number(budget) && json_number_value(budget) > 0)
         numtext_printf(kl, sizeof kl, ", budget KL %.4g", json_number_value(budget));
-    const char *name = model ? strrchr(model, '/') : NULL;
-    name = name && name[1] ? name + 1 : model ? model : "";
-    size_t size = utf8_complete_prefix(name, strlen(name) < 120 ? strlen(name) : 120);
-    const char *rest = size || !tokens[0] ? tokens : tokens + 2; /* no comma to begin with */
-    snprintf(h->subtitle, sizeof h->subtitle, "%.*s%s%s", (int)size, name, rest, kl);
+    canvas_file_name(model, name, sizeof name);
+    const char *rest = name[0] || !tokens[0] ? tokens : tokens + 2; /* no comma to begin with */
+    snprintf(h->subtitle, sizeof h->subtitle, "%s%s%s", name, rest, kl);
 }
 
 static void write_title(struct heatmap *h)
@@ -268,13 +265,6 @@ static uint32_t label_step(double cell, double least)
     return 512;
 }
 
-static void put_text(struct canvas *c, double x, double y, double size, enum canvas_anchor anchor,
-                     const char *text)
-{
-    struct canvas_text at = { .x = x, .y = y, .size = size, .anchor = anchor };
-    c->ops->text(c, &at, text);
-}
-
 static void draw_axes(const struct heatmap *h, const struct layout *l, struct canvas *c)
 {
     char text[160];
@@ -284,18 +274,18 @@ static void draw_axes(const struct heatmap *h, const struct layout *l, struct ca
         double y = row_y(h, l, layer, 0) + l->cell_h * h->n_kv / 2;
         snprintf(text, sizeof text, "%u", layer);
         c->ops->line(c, LEFT - 5, y, LEFT - 1, y, CANVAS_INK);
-        put_text(c, LEFT - 9, y + 4, 11, CANVAS_END, text);
+        canvas_label(c, LEFT - 9, y + 4, 11, CANVAS_END, text);
     }
     step = label_step(l->cell_w, 26);
     for (uint32_t i = 0; i < h->n_pair; i += step) {
         double x = LEFT + (i + 0.5) * l->cell_w;
         snprintf(text, sizeof text, "%u", i);
         c->ops->line(c, x, bottom + 1, x, bottom + 5, CANVAS_INK);
-        put_text(c, x, bottom + 17, 11, CANVAS_MIDDLE, text);
+        canvas_label(c, x, bottom + 17, 11, CANVAS_MIDDLE, text);
     }
     snprintf(text, sizeof text, "RoPE pair (0 turns fastest, %u slowest)%s", h->n_pair - 1,
              h->n_kv > 1 ? "; in a layer KV head 0 is on top" : "");
-    put_text(c, LEFT, bottom + 36, 12, CANVAS_START, text);
+    canvas_label(c, LEFT, bottom + 36, 12, CANVAS_START, text);
     struct canvas_text side = { .x = 20, .y = TOP + l->grid_h / 2, .size = 12,
                                 .anchor = CANVAS_MIDDLE, .upwards = true };
     snprintf(text, sizeof text, h->n_kv > 1 ? "layer (%u KV heads each)" : "layer", h->n_kv);
@@ -315,10 +305,10 @@ static void draw_scale(const struct heatmap *h, struct canvas *c, double y)
         double x = LEFT + t * STEPS * step;
         c->ops->line(c, x, y + 12, x, y + 16, CANVAS_INK);
         snprintf(text, sizeof text, "1e%d", e);
-        put_text(c, x, y + 28, 11, CANVAS_MIDDLE, text);
+        canvas_label(c, x, y + 28, 11, CANVAS_MIDDLE, text);
     }
-    put_text(c, LEFT, y - 6, 12, CANVAS_START,
-             "estimated KL of closing this gate alone, nats (grey: nothing to close)");
+    canvas_label(c, LEFT, y - 6, 12, CANVAS_START,
+                 "estimated KL of closing this gate alone, nats (grey: nothing to close)");
 }
 
 static void draw_legend(const struct heatmap *h, struct canvas *c, double y)
@@ -332,7 +322,7 @@ static void draw_legend(const struct heatmap *h, struct canvas *c, double y)
     for (size_t i = 0; i < ZP_COUNT(items); i++) {
         if (!items[i].wanted) continue;
         c->ops->box(c, x, y, 12, 12, items[i].color, NULL);
-        put_text(c, x + 18, y + 10, 12, CANVAS_START, items[i].text);
+        canvas_label(c, x + 18, y + 10, 12, CANVAS_START, items[i].text);
         x += 40 + 7.0 * (double)strlen(items[i].text);
     }
 }
@@ -342,7 +332,7 @@ void heatmap_draw(const struct heatmap *h, struct canvas *c)
     struct layout l = layout_of(h);
     struct canvas_text title = { .x = LEFT, .y = 30, .size = 16, .bold = true };
     c->ops->text(c, &title, h->title);
-    put_text(c, LEFT, 52, 12, CANVAS_START, h->subtitle);
+    canvas_label(c, LEFT, 52, 12, CANVAS_START, h->subtitle);
     draw_cells(h, &l, c);
     draw_axes(h, &l, c);
     if (h->value) draw_scale(h, c, TOP + l.grid_h + 64);
@@ -351,47 +341,21 @@ void heatmap_draw(const struct heatmap *h, struct canvas *c)
 
 /* ---- the call */
 
-static zp_status draw_svg(const struct heatmap *h, const char *path, zp_err *err)
+static void draw(const void *of, struct canvas *c)
 {
-    struct buffer out = buffer_with_max(MEM_META, (size_t)1 << 30);
-    struct canvas c;
-    double width, height;
-    heatmap_size(h, &width, &height);
-    canvas_svg_open(&c, width, height, h->title, &out, err);
-    heatmap_draw(h, &c);
-    zp_status status = canvas_svg_finish(&c);
-    if (status == ZP_OK) status = os_write_file(path, out.data, out.size, err);
-    buffer_free(&out);
-    return status;
-}
-
-static zp_status draw_png(const struct heatmap *h, const char *path, zp_err *err)
-{
-    struct canvas c;
-    double width, height;
-    heatmap_size(h, &width, &height);
-    ZP_TRY(canvas_png_open(&c, width, height, err));
-    heatmap_draw(h, &c);
-    return canvas_png_finish(&c, path);
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
+    heatmap_draw(of, c);
 }
 
 zp_status zp_report_heatmap(const char *json, const char *path, zp_err *err)
 {
     struct heatmap h;
     json_t *doc;
-    bool png = ends_with(path, ".png");
-    ZP_FAIL_IF(!png && !ends_with(path, ".svg"), err, ZP_USAGE,
-               "%s: a picture's name ends in .svg or .png", path);
     ZP_TRY(json_tree_read(json, strlen(json), "the document", ZP_BAD_INPUT, &doc, err));
     zp_status status = heatmap_read(&h, doc, err);
     if (status == ZP_OK) {
-        status = png ? draw_png(&h, path, err) : draw_svg(&h, path, err);
+        struct canvas_figure f = { .label = h.title, .draw = draw, .of = &h };
+        heatmap_size(&h, &f.width, &f.height);
+        status = canvas_write(&f, path, err);
         heatmap_free(&h);
     }
     json_decref(doc);

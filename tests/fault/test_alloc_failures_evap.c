@@ -272,6 +272,14 @@ static zp_status call_png(zp_err *why)
     return zp_report_heatmap((const char *)scan_text.data, at("out/map.png"), why);
 }
 
+static zp_status call_speed(zp_err *why)
+{
+    static const char doc[] =
+        "{\"model\": \"m\", \"rows\": [{\"test\": \"decode\", \"depth\": 0, \"batch\": 1, "
+        "\"tps_median\": 3, \"tps_min\": 2, \"tps_max\": 4}]}";
+    return zp_report_speed(doc, at("out/speed.svg"), why);
+}
+
 static zp_status call_html(zp_err *why)
 {
     return zp_report_verify_html((const char *)verify_text.data, at("out/page.html"), why);
@@ -350,6 +358,7 @@ static void test_reports(void **state)
     (void)state;
     check_case("zp_report_heatmap svg", call_svg, "out/map.svg", NULL, 0, 0);
     check_case("zp_report_heatmap png", call_png, "out/map.png", NULL, 0, 0);
+    check_case("zp_report_speed", call_speed, "out/speed.svg", NULL, 0, 0);
     check_case("zp_report_verify_html", call_html, "out/page.html", NULL, 0, 0);
 }
 

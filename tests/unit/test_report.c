@@ -226,6 +226,102 @@ static void test_largest_shapes_are_drawn_and_larger_ones_refused(void **state)
     free(doc);
 }
 
+/* ---- speed by depth */
+
+static json_t *speed_row(const char *test, int depth, int batch, double tps)
+{
+    return json_pack("{ss si si sf sf sf}", "test", test, "depth", depth, "batch", batch,
+                     "tps_median", tps, "tps_min", 0.9 * tps, "tps_max", 1.1 * tps);
+}
+
+static json_t *speed(void)
+{
+    json_t *rows = json_array();
+    for (int depth = 0; depth <= 2048; depth += 1024) {
+        json_array_append_new(rows, speed_row("fill", depth, 1, 1e5));
+        json_array_append_new(rows, speed_row("prefill", depth, 1, 4000 - depth));
+        for (int batch = 1; batch <= 4; batch += 3)
+            json_array_append_new(rows, speed_row("decode", depth, batch, 300.0 * batch));
+    }
+    return json_pack("{ss si so}", "model", "dir/some.gguf", "threads", 2, "rows", rows);
+}
+
+static struct buffer speed_svg(json_t *doc)
+{
+    zp_err err = { 0 };
+    char *path = path_of("speed.svg"), *text = dump(doc);
+    if (zp_report_speed(text, path, &err) != ZP_OK) fail_msg("%s", err.message);
+    free(text);
+    struct buffer svg = read_back(path);
+    check_markup((const char *)svg.data);
+    unlink(path);
+    return svg;
+}
+
+static void test_speed_has_a_line_for_each_number_of_sequences(void **state)
+{
+    (void)state;
+    struct buffer b = speed_svg(speed());
+    const char *svg = (const char *)b.data;
+    assert_int_equal(count(svg, "<title>prefill, depth "), 3);
+    assert_int_equal(count(svg, "<title>decode, depth "), 6);
+    assert_int_equal(count(svg, "<title>decode, depth 1024, sequences: 4: 1200 t/s (1080 to 1320)"),
+                     1);
+    assert_int_equal(count(svg, "<polyline"), 9 + 3); /* a range each, and the lines */
+    assert_int_equal(count(svg, ">some.gguf, threads: 2</text>"), 1);
+    assert_true(strstr(svg, ">1 sequence</text>") && strstr(svg, ">4 sequences</text>"));
+    assert_true(strstr(svg, ">prefill</text>") && strstr(svg, ">decode</text>"));
+    assert_true(strstr(svg, ">2048</text>") && !strstr(svg, "fill, depth 0, sequences: 1: 1e+05"));
+    buffer_free(&b);
+}
+
+static void test_speed_of_one_test_at_one_depth(void **state)
+{
+    (void)state;
+    struct buffer b = speed_svg(json_pack("{s[o]}", "rows", speed_row("decode", 0, 1, 0.25)));
+    const char *svg = (const char *)b.data;
+    assert_int_equal(count(svg, "<title>decode, depth 0"), 1);
+    assert_true(!strstr(svg, ">prefill</text>") && strstr(svg, ">0</text>"));
+    assert_true(!strstr(svg, "nan") && !strstr(svg, "inf"));
+    buffer_free(&b);
+}
+
+static void speed_refused(json_t *doc, const char *part)
+{
+    zp_err err = { 0 };
+    char *text = dump(doc), *path = path_of("no.svg");
+    assert_int_equal(zp_report_speed(text, path, &err), ZP_BAD_INPUT);
+    if (!strstr(err.message, part)) fail_msg("'%s' lacks '%s'", err.message, part);
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(text);
+}
+
+static void test_malformed_speeds_are_refused(void **state)
+{
+    (void)state;
+    speed_refused(json_array(), "no rows");
+    speed_refused(json_pack("{s{}}", "rows"), "no rows");
+    speed_refused(json_pack("{s[]}", "rows"), "no row of prefill or decode");
+    speed_refused(json_pack("{s[i s [] {ss}]}", "rows", 1, "decode", "test", "fill"), "no row of");
+    static const char *const keys[] = { "depth", "batch", "tps_median", "tps_min", "tps_max" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *bad[] = { NULL, json_string("1"), json_real(-1), json_real(1e300) };
+        for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+            json_t *row = speed_row("decode", 64, 1, 10);
+            if (bad[k]) json_object_set_new(row, keys[i], bad[k]);
+            else json_object_del(row, keys[i]);
+            speed_refused(json_pack("{s[o o]}", "rows", speed_row("decode", 0, 1, 5), row),
+                          keys[i]);
+        }
+    }
+    speed_refused(json_pack("{s[o]}", "rows", speed_row("prefill", 0, 1, 1e-320)), "tps_median");
+    json_t *rows = json_array(), *points = json_array();
+    for (int i = 0; i < 13; i++) json_array_append_new(rows, speed_row("decode", 0, i, 1));
+    speed_refused(json_pack("{so}", "rows", rows), "more than 12 lines");
+    for (int i = 0; i < 1025; i++) json_array_append_new(points, speed_row("decode", i, 1, 1));
+    speed_refused(json_pack("{so}", "rows", points), "more than 1024 rows");
+}
+
 /* ---- hostile documents */
 
 static const char evil[] = "<script>alert('x')</script>\"&\x01 \xf0\x9f\x98\x80";
@@ -237,6 +333,11 @@ static void test_texts_of_the_document_are_escaped(void **state)
     json_t *doc = scan(2, 1, 2);
     json_object_set_new(doc, "model", json_string(evil));
     struct buffer b = svg_of(dump(doc));
+    assert_null(strstr((const char *)b.data, "<script"));
+    buffer_free(&b);
+    doc = speed();
+    json_object_set_new(doc, "model", json_string(evil));
+    b = speed_svg(doc);
     assert_null(strstr((const char *)b.data, "<script"));
     buffer_free(&b);
 
@@ -434,6 +535,8 @@ static void test_unwritable_places_and_other_kinds_are_errors(void **state)
     err = (zp_err){ 0 };
     assert_int_equal(zp_report_heatmap(doc, path_of("x.gif"), &err), ZP_USAGE);
     err = (zp_err){ 0 };
+    assert_int_equal(zp_report_heatmap(doc, "svg", &err), ZP_USAGE);
+    err = (zp_err){ 0 };
     assert_int_equal(zp_report_verify_html(page, "/nonexistent/x.html", &err), ZP_BAD_INPUT);
     free(doc);
     free(page);
@@ -480,7 +583,10 @@ static void fail_each_allocation(zp_status (*call)(const char *, const char *, z
 static void test_each_failed_allocation_is_reported_and_freed(void **state)
 {
     (void)state;
-    char *map = dump(plan()), *page = dump(verify());
+    char *map = dump(plan()), *page = dump(verify()), *chart = dump(speed());
+    fail_each_allocation(zp_report_speed, chart, path_of("s.svg"));
+    fail_each_allocation(zp_report_speed, chart, path_of("s.png"));
+    free(chart);
     fail_each_allocation(zp_report_heatmap, map, path_of("m.svg"));
     fail_each_allocation(zp_report_heatmap, map, path_of("m.png"));
     fail_each_allocation(zp_report_verify_html, page, path_of("p.html"));
@@ -512,6 +618,9 @@ int main(void)
         cmocka_unit_test(test_page_gives_each_member_a_row),
         cmocka_unit_test(test_png_is_a_picture_of_twice_the_size),
         cmocka_unit_test(test_largest_shapes_are_drawn_and_larger_ones_refused),
+        cmocka_unit_test(test_speed_has_a_line_for_each_number_of_sequences),
+        cmocka_unit_test(test_speed_of_one_test_at_one_depth),
+        cmocka_unit_test(test_malformed_speeds_are_refused),
         cmocka_unit_test(test_texts_of_the_document_are_escaped),
         cmocka_unit_test(test_escape_covers_every_byte),
         cmocka_unit_test(test_malformed_documents_are_refused_by_name),
