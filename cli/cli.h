@@ -42,6 +42,7 @@ struct cli_option {
     const char *choices; /* "f32|bf16" */
     double min, max;     /* numbers; both 0: no limit */
     bool writes;         /* OPTION_FILE: the command writes it */
+    bool picture;        /* OPTION_FILE: its name ends in .svg or .png */
     int word;            /* > 0: may be given as the word-th plain word */
     bool required;
     bool
@@ -262,6 +263,7 @@ zp_status cmd_logits(struct cli *c);
 zp_status cmd_run(struct cli *c);
 zp_status cmd_chat(struct cli *c);
 zp_status cmd_ppl(struct cli *c);
+zp_status cmd_bench(struct cli *c);
 zp_status cmd_scan(struct cli *c);
 zp_status cmd_plan(struct cli *c);
 zp_status cmd_evaporate(struct cli *c);

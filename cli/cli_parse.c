@@ -101,6 +101,17 @@ static zp_status check_choice(struct cli *c, const struct cli_option *o, const c
     return st;
 }
 
+static zp_status check_file(struct cli *c, const struct cli_option *o, const char *text,
+                            const char *source)
+{
+    size_t n = strlen(text);
+    if (n == 0)
+        return cli_usage(c, "%s: the file name is empty", source);
+    if (o->picture && (n < 4 || (strcmp(text + n - 4, ".svg") && strcmp(text + n - 4, ".png"))))
+        return cli_usage(c, "%s: found '%s'; a picture's name ends in .svg or .png", source, text);
+    return ZP_OK;
+}
+
 zp_status cli_check_value(struct cli *c, const struct cli_option *o, struct cli_value *v,
                           const char *source)
 {
@@ -112,10 +123,7 @@ zp_status cli_check_value(struct cli *c, const struct cli_option *o, struct cli_
         case OPTION_INT: CLI_TRY(check_integer(c, o, v, text, source)); break;
         case OPTION_REAL: CLI_TRY(check_real(c, o, v, text, source)); break;
         case OPTION_CHOICE: CLI_TRY(check_choice(c, o, text, source)); break;
-        case OPTION_FILE:
-            if (text[0] == '\0')
-                return cli_usage(c, "%s: the file name is empty", source);
-            break;
+        case OPTION_FILE: CLI_TRY(check_file(c, o, text, source)); break;
         case OPTION_TEXT:
         case OPTION_LIST: break;
         }

@@ -82,7 +82,7 @@
         "with --local: seed of the retrieval prompts that rank heads (0: the default); windows "   \
         "of text depend on the documents' paths only",                                             \
         .flag_only = true)
-#define HEATMAP(h) PATH("heatmap", NULL, "FILE", h, .writes = true)
+#define HEATMAP(h) PATH("heatmap", NULL, "FILE", h, .writes = true, .picture = true)
 #define BUDGET(h, ...) REAL("budget-kl", "X", 1e-9, 100, NULL, h, __VA_ARGS__)
 #define LOCAL                                                                             \
     COUNT("local", "W", 1, MOST_TOKENS, NULL,                                             \
@@ -240,6 +240,33 @@ static const struct cli_option ppl_options[] = {
 static const struct cli_example ppl_examples[] = {
     { "zerope ppl model.gguf -f text.txt -c 1024", "perplexity, by position" },
     { "zerope ppl small.gguf --base model.gguf -f text.txt --json", "what a change costs" },
+};
+
+static const struct cli_option bench_options[] = {
+    MODEL,
+    COUNT("n-prompt", "N", 0, MOST_TOKENS, "512", "tokens of a prefill; 0: no prefill",
+          .abbr = "-p"),
+    COUNT("n-gen", "N", 0, MOST_TOKENS, "64", "tokens to decode, of each sequence; 0: no decode",
+          .abbr = "-n"),
+    LIST("depth", "LIST",
+         "tokens that stand before the measured ones: numbers in ascending order, 0,4k,32k",
+         .abbr = "-d", .preset = "0"),
+    LIST("batch", "LIST",
+         "sequences to decode at a time: numbers, 1,4,16; they share what stands before",
+         .abbr = "-npl", .preset = "1"),
+    COUNT("repetitions", "N", 1, 10000, "5", "measured runs of each test, after one to warm up",
+          .abbr = "-r"),
+    CTX(NULL, "context length; default: as long as the tests need"),
+    PATH("plot", "-o", "FILE", "write a picture of speed against depth (.svg or .png)",
+         .writes = true, .picture = true),
+    MODE,
+    ENGINE,
+    PRE,
+};
+static const struct cli_example bench_examples[] = {
+    { "zerope bench model.gguf", "prefill of 512 tokens, decode of 64" },
+    { "zerope bench model.gguf -d 0,4k,32k --batch 1,16 -o speed.svg",
+      "also deep in a context, and of 16 sequences at a time" },
 };
 
 static const struct cli_option scan_options[] = {
@@ -439,6 +466,21 @@ const struct cli_command cli_commands[] = {
             .about = "Cuts the text into windows and scores the second half of each. With --base "
                      "the JSON document also has kl_mean, kl_p99, kl_max and top1_agree.",
             .fields = "tokens nll ppl buckets[]"),
+    COMMAND(bench, "speed at depths and batch sizes, beside the memory's limit", OPTIONS(bench),
+            .about =
+                "Computes tokens drawn from a fixed seed. At each depth: fill (once: the tokens "
+                "from the depth before to this one), prefill, and decode for each number of "
+                "sequences. Before and after every repetition the read bandwidth is measured "
+                "with the same threads.\n\n"
+                "tps_*: tokens a second of all sequences together. bytes_per_token: packed weights "
+                "once a micro-batch, and the pages of keys and values in reach once a micro-batch "
+                "and sequence. gbps: those bytes in the median time; peak_gbps: the measured "
+                "bandwidth; fraction: median of the repetitions' shares of the bandwidth around "
+                "them; spread: (longest - shortest) / median time. --json also has tokens, "
+                "repetitions, tps_max, seconds_min, cpu_seconds_median (of all threads), "
+                "weights_read_bytes and kv_read_bytes.",
+            .fields =
+                "rows[{test,depth,batch,tps_median,tps_min,tps_max,gbps,peak_gbps,fraction}]"),
     COMMAND(scan, "measure how much each gate matters", OPTIONS(scan),
             .about = "A gate is one rotated pair of one KV head of one layer (of a distance bias: "
                      "one head of one layer). The scan holds at the length it was made for.",

@@ -1,5 +1,6 @@
 # The fields that help calls the least of a JSON document are there when only what is required is
 # given; ppl --base adds those its help names.
+# timeout: 180
 export ZEROPE_THREADS=1
 m="$DATA/arch/gguf/gguf-qwen2.gguf" t="$DATA/prose.txt"
 fields() { zerope "$1" --help --json | python3 -c 'import json, re, sys
@@ -13,6 +14,7 @@ grep -c -e '"kl_' -e '"top1_agree"' doc.json
 zerope ppl --help | tr -s ' \n' ' ' | grep -o 'With --base [^.]*'
 zerope ppl "$m" -f "$t" -c 64 --windows 2 --base "$m" --json -q |
     python3 "$TOOLS/fields.py" kl_mean kl_p99 kl_max top1_agree
+least bench "$m" -p 8 -n 4 -r 1
 least scan "$m" -f "$t" -c 64 -o s.json
 least plan s.json --budget-kl 1 -o p.json
 least evaporate "$m" -f "$t" -c 64 --budget-kl 1 -o o.gguf --plan p.json --windows 2

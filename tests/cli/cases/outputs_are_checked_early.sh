@@ -5,6 +5,9 @@ try scan m -f t -o nowhere/scan.json
 try scan m -f t -o folder
 try scan m -f t -o file/scan.json
 try scan m -f t -o s.json --heatmap nowhere/s.svg
+try scan m -f t -o s.json --heatmap s.gif
+try bench m -o nowhere/s.svg
+try bench m -o svg
 try evaporate m -f t --budget-kl 1 -o nowhere/o.gguf
 try evaporate m -f t --budget-kl 1 -o o.gguf --save-plan nowhere/p.json
 try verify m --base b -f t --report nowhere/r.html

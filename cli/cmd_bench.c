@@ -1,0 +1,118 @@
+/* cmd_bench.c: bench: speed of the engine at depths and for several sequences at a time. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zerope/eval.h>
+#include <zerope/report.h>
+
+struct numbers {
+    uint32_t *at;
+    size_t n;
+};
+
+/* The numbers of one text, "0,4k,32k", which is cut to pieces. */
+static zp_status add_numbers(struct cli *c, const struct cli_option *o, char *text,
+                             struct numbers *out)
+{
+    char source[32];
+    snprintf(source, sizeof source, "--%s", o->name);
+    for (char *next; text != NULL; text = next) {
+        next = strchr(text, ',');
+        if (next != NULL)
+            *next++ = '\0';
+        struct cli_value one = { .texts = &text, .n = 1 };
+        CLI_TRY(cli_check_value(c, o, &one, source));
+        out->at = cli_resize(out->at, (out->n + 1) * sizeof *out->at);
+        out->at[out->n++] = (uint32_t)one.integer;
+    }
+    return ZP_OK;
+}
+
+static zp_status read_numbers(struct cli *c, const char *name, double min, double max,
+                              struct numbers *out)
+{
+    const struct cli_option number = { .name = name, .type = OPTION_COUNT, .min = min, .max = max };
+    const struct cli_value *v = cli_value(c, name);
+    zp_status st = ZP_OK;
+    for (size_t i = 0; i < v->n && st == ZP_OK; i++) {
+        char *text = cli_strdup(v->texts[i]);
+        st = add_numbers(c, &number, text, out);
+        free(text);
+    }
+    return st;
+}
+
+/* What a reader compares; --json has the rest. */
+static void view(const json_t *doc)
+{
+    static const char *const hidden[] = { "tokens", "repetitions", "tps_max", "seconds_min",
+                                          "cpu_seconds_median", "weights_read_bytes",
+                                          "kv_read_bytes" };
+    json_t *row;
+    size_t i;
+    json_array_foreach(json_object_get(doc, "rows"), i, row)
+    {
+        for (size_t k = 0; k < CLI_COUNT(hidden); k++)
+            json_object_del(row, hidden[k]);
+    }
+    view_document(stdout, doc);
+}
+
+static zp_status show(struct cli *c, const char *json)
+{
+    json_t *doc = NULL;
+    const char *plot = cli_text(c, "plot");
+    progress_clear();
+    if (plot != NULL)
+        CLI_TRY(zp_report_speed(json, plot, &c->err));
+    CLI_TRY(cli_parse_document(c, json, &doc));
+    if (c->json)
+        return cli_emit(c, doc);
+    view(doc);
+    if (plot != NULL)
+        printf("\nwritten: %s\n", plot);
+    json_decref(doc);
+    return ZP_OK;
+}
+
+static zp_status measure(struct cli *c, const struct numbers *depths, const struct numbers *batches)
+{
+    zp_model *m = NULL;
+    char *json = NULL;
+    zp_bench_options options = {
+        .n_prompt = cli_u32(c, "n-prompt"),
+        .no_prefill = cli_int(c, "n-prompt") == 0,
+        .n_predict = cli_u32(c, "n-gen"),
+        .no_decode = cli_int(c, "n-gen") == 0,
+        .depths = depths->at,
+        .n_depths = depths->n,
+        .batches = batches->at,
+        .n_batches = batches->n,
+        .repetitions = cli_u32(c, "repetitions"),
+    };
+    CLI_TRY(cli_mode(c, &options.mode));
+    CLI_TRY(cli_engine_options(c, &options.engine));
+    CLI_TRY(cli_check_outputs(c, NULL));
+    CLI_TRY(cli_open_model(c, &m));
+    options.progress = cli_progress(c);
+    zp_status st = zp_bench_json(m, &options, &json, &c->err);
+    zp_model_close(m);
+    if (st == ZP_OK)
+        st = show(c, json);
+    zp_free(json);
+    return st;
+}
+
+zp_status cmd_bench(struct cli *c)
+{
+    struct numbers depths = { 0 }, batches = { 0 };
+    zp_status st = read_numbers(c, "depth", 0, 1 << 24, &depths);
+    if (st == ZP_OK)
+        st = read_numbers(c, "batch", 1, 65536, &batches);
+    if (st == ZP_OK)
+        st = measure(c, &depths, &batches);
+    free(depths.at);
+    free(batches.at);
+    return st;
+}
