@@ -41,7 +41,8 @@ def files():
                          capture_output=True, text=True, check=True)
     for name in sorted(set(run.stdout.split("\n"))):  # a conflict is listed once a side
         path = ROOT / name
-        kind = path.suffix in (".c", ".h", ".py", ".sh", ".inc") or name.startswith("scripts/")
+        kind = path.suffix in (".c", ".h", ".py", ".sh", ".inc") or \
+            name.startswith(("scripts/", "bench/"))
         if name and kind and path.is_file():
             yield pathlib.PurePosixPath(name)
 
