@@ -109,7 +109,7 @@ zp_status cmd_bench(struct cli *c)
     struct numbers depths = { 0 }, batches = { 0 };
     zp_status st = read_numbers(c, "depth", 0, 1 << 24, &depths);
     if (st == ZP_OK)
-        st = read_numbers(c, "batch", 1, 65536, &batches);
+        st = read_numbers(c, "batch", 1, 65535, &batches);
     if (st == ZP_OK)
         st = measure(c, &depths, &batches);
     free(depths.at);

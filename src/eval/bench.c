@@ -15,7 +15,8 @@
 #include "model/engine.h"
 #include "model/json_build.h"
 
-enum { MOST_VALUES = 256, MOST_REPETITIONS = 10000, MOST_POSITIONS = 1 << 24, SEED = 1 };
+enum { MOST_VALUES = 256, MOST_BATCH = 65535, MOST_REPETITIONS = 10000 };
+enum { MOST_POSITIONS = 1 << 24, SEED = 1 };
 static const double probe_seconds = 0.05; /* several passes over the probe's memory */
 
 enum kind { FILL, PREFILL, DECODE };
@@ -73,8 +74,8 @@ static zp_status check_lists(const zp_bench_options *o, zp_err *err)
                    "depth %u stands after %u: depths must ascend, since one sequence is filled "
                    "from each to the next", o->depths[i], o->depths[i - 1]);
     for (size_t i = 0; i < o->n_batches; i++)
-        ZP_FAIL_IF(o->batches[i] == 0 || o->batches[i] > 65536, err, ZP_USAGE,
-                   "a batch of %u sequences; expected 1 to 65536", o->batches[i]);
+        ZP_FAIL_IF(o->batches[i] == 0 || o->batches[i] > MOST_BATCH, err, ZP_USAGE,
+                   "a batch of %u sequences; expected 1 to %d", o->batches[i], MOST_BATCH);
     return ZP_OK;
 }
 

@@ -267,32 +267,36 @@ static void test_fill_reads_the_weights_once_a_micro_batch(void **state)
     zp_model_close(m);
 }
 
+static void check_planned_pages(const zp_model *m, zp_kv_type type, enum kv_form form, bool full)
+{
+    static const uint32_t deep[] = { 640, 1000 }, many[] = { 8 };
+    zp_bench_options o = { .n_prompt = 600,
+                           .n_predict = 400,
+                           .depths = deep,
+                           .n_depths = 2,
+                           .batches = many,
+                           .n_batches = 1,
+                           .repetitions = 1,
+                           .engine = { .n_threads = 1, .micro_batch = 64, .kv_type = type } };
+    json_t *doc = bench(m, &o);
+    struct kv_plan plan = kvcache_plan(&m->position, form, 1600, 9, 64);
+    assert_true(whole(doc, "kv_bytes") < kv_plan_bytes(&plan));
+    /* of a full head 16 pages and, from 1000 on, 8 times those from the last one of them on */
+    plan.n_pages = (size_t)m->h.n_layer * m->h.n_kv * (16 + 8 * (22 - 15));
+    if (full) assert_int_equal(whole(doc, "kv_bytes"), kv_plan_bytes(&plan));
+    json_decref(doc);
+}
+
 /* Forks share the pages before the depth, so a few pages each suffice; windows of long decodes give
  * pages back that the filled sequence still holds. */
 static void test_planned_pages_suffice_and_are_few(void **state)
 {
     (void)state;
     static const char *const names[] = { "gguf-qwen2", "gguf-gemma3", "zerope-local" };
-    static const uint32_t deep[] = { 640, 1000 }, many[] = { 8 };
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         zp_model *m = golden_small(names[i]);
-        zp_bench_options o = { .n_prompt = 600,
-                               .n_predict = 400,
-                               .depths = deep,
-                               .n_depths = 2,
-                               .batches = many,
-                               .n_batches = 1,
-                               .repetitions = 1,
-                               .engine = { .n_threads = 1, .micro_batch = 64 } };
-        json_t *doc = bench(m, &o);
-        const struct position *p = &m->position;
-        uint64_t page = kvcache_page_bytes(p, 2), full = kvcache_pages_needed(p, 1600, 64) * page;
-        assert_true(whole(doc, "kv_bytes") < 9 * full);
-        if (i == 0) { /* 16 pages and, from 1000 on, 8 times those from the last one of them on */
-            uint64_t heads = (uint64_t)m->h.n_layer * m->h.n_kv;
-            assert_int_equal(whole(doc, "kv_bytes"), heads * (16 + 8 * (22 - 15)) * page);
-        }
-        json_decref(doc);
+        check_planned_pages(m, ZP_KV_BF16, KV_BF16, i == 0);
+        check_planned_pages(m, ZP_KV_Q8, KV_Q8, i == 0);
         zp_model_close(m);
     }
 }
@@ -315,7 +319,7 @@ static void test_what_cannot_be_measured_is_refused(void **state)
 {
     (void)state;
     static const uint32_t falling[] = { 64, 0 }, twice[] = { 64, 64 }, none[] = { 1, 0 },
-                          far[] = { UINT32_MAX }, many[] = { 65537 };
+                          far[] = { UINT32_MAX }, many[] = { 65536 };
     static uint32_t long_list[300];
     zp_model *m = golden_small("gguf-qwen2");
     zp_bench_options o = options();
@@ -328,7 +332,7 @@ static void test_what_cannot_be_measured_is_refused(void **state)
     REFUSE(ZP_USAGE, "depth 0 stands after 64", bad.depths = falling, bad.n_depths = 2);
     REFUSE(ZP_USAGE, "depth 64 stands after 64", bad.depths = twice, bad.n_depths = 2);
     REFUSE(ZP_USAGE, "batch of 0", bad.batches = none, bad.n_batches = 2);
-    REFUSE(ZP_USAGE, "batch of 65537", bad.batches = many, bad.n_batches = 1);
+    REFUSE(ZP_USAGE, "batch of 65536", bad.batches = many, bad.n_batches = 1);
     REFUSE(ZP_USAGE, "missing", bad.depths = NULL);
     REFUSE(ZP_USAGE, "missing", bad.batches = NULL);
     REFUSE(ZP_USAGE, "at most 256", bad.depths = long_list, bad.n_depths = 300);
@@ -339,9 +343,8 @@ static void test_what_cannot_be_measured_is_refused(void **state)
     REFUSE(ZP_BAD_INPUT, "depth 200 and 16 tokens do not fit into 215", bad.engine.n_ctx = 215);
     REFUSE(ZP_BAD_INPUT, "raise --ctx-size", bad.depths = far, bad.n_depths = 1);
     REFUSE(ZP_BAD_INPUT, "raise --ctx-size", bad.n_prompt = UINT32_MAX);
-    REFUSE(ZP_NO_MEMORY, "KV budget",
-           bad.engine.kv_bytes = (uint64_t)m->h.n_layer * m->h.n_kv *
-                                 kvcache_page_bytes(&m->position, 2));
+    struct kv_plan small = kvcache_plan(&m->position, KV_BF16, 1, 1, 1); /* one page a head */
+    REFUSE(ZP_NO_MEMORY, "KV budget", bad.engine.kv_bytes = kv_plan_bytes(&small));
 #undef REFUSE
     o.engine.n_ctx = 216; /* is enough */
     json_decref(bench(m, &o));
