@@ -242,6 +242,19 @@ typedef struct zp_generated {
 ZP_API zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, size_t n_prompt,
                              const zp_generate_options *options, zp_generated *out, zp_err *err);
 
+/* Many prompts: the next tokens of as many jobs as the engine has sequences (n_seq) are computed
+ * together; a job that ends makes room for the next. Each result is what zp_generate on an empty
+ * sequence gives. Of a job's options `progress` is not called; progress here counts answers.
+ * On failure jobs that had ended keep their results; those of the others are zero. */
+typedef struct zp_job {
+    const int32_t *prompt;
+    size_t n_prompt;
+    const zp_generate_options *options; /* may be NULL */
+    zp_generated result;                /* ids and text released with zp_free */
+} zp_job;
+ZP_API zp_status zp_generate_many(zp_engine *e, const zp_seq_options *seq_options, zp_job *jobs,
+                                  size_t n_jobs, const zp_progress *progress, zp_err *err);
+
 /* Re-quantises a model file; type: F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K, else
  * ZP_USAGE. JSON report: {"types":{...},"bytes_before","bytes_after",...}. */
 ZP_API zp_status zp_quantize(const char *in, const char *out, const char *type,

@@ -1,9 +1,9 @@
 /* generate.c: prefill, draw, show, until something ends it.
- * Owns: the text, ids and history of one generation. Does not know: requests, terminals.
+ * Owns: the text, ids and history of a generation. Does not know: requests, terminals.
  * N1 nothing of a stop string, and no half character, is ever shown.
  * N2 ids, history and logits take their memory before the first draw.
- * N3 guesses change nothing but time: rows are those of any batch (I1), a draw is a function of the
- *    seed and its position, and a guess stays only where the draw agrees. */
+ * N3 guesses and company change nothing but time: rows are those of any batch (I1), a draw is a
+ *    function of the seed and its position, and a guess stays only where the draw agrees. */
 #include "model/generate.h"
 
 #include <string.h>
@@ -11,88 +11,71 @@
 #include "base/os.h"
 #include "model/textstream.h"
 
-enum { MOST_DRAFT = 32, NGRAM = 4 };
-
-struct generation {
-    struct zp_engine *e;
-    zp_seq *seq;
-    const zp_generate_options *o;
-    zp_sampler *sampler;
-    float *logits;      /* (1 + n_draft, n_vocab) */
-    int32_t run[1 + MOST_DRAFT]; /* a drawn token and the guesses computed with it */
-    size_t n_run, n_drafted, n_accepted;
-    int32_t *history;   /* (n_history + n_prompt + most): what penalties look at, and guesses */
-    size_t n_history;   /* of it, the prompt included */
-    int32_t *ids;       /* (most) */
-    size_t n_ids, most; /* most: tokens this call may draw */
-    bool has_text;      /* the model has a tokenizer */
-    struct textstream stream;
-    struct buffer piece, text;
-};
+enum { NGRAM = 4 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zp_status check(const struct generation *g, size_t n_prompt, zp_err *err)
+static zp_status check(const struct gen *g, zp_err *err)
 {
-    uint32_t n_ctx = g->e->options.n_ctx, held = zp_seq_length(g->seq);
-    ZP_FAIL_IF(g->seq->engine != g->e, err, ZP_USAGE, "the sequence belongs to another engine");
+    uint32_t n_ctx = g->seq->engine->options.n_ctx, held = zp_seq_length(g->seq);
+    size_t n_prompt = g->n_prompt;
     ZP_FAIL_IF(n_prompt == 0, err, ZP_BAD_INPUT,
                "the prompt is empty: at least one token is needed to predict from");
     ZP_FAIL_IF(n_prompt >= n_ctx || held + n_prompt >= n_ctx, err, ZP_BAD_INPUT,
                "the prompt of %zu tokens%s does not fit into the context of %u positions with room "
                "for an answer; raise --ctx-size",
                held + n_prompt, held ? " (with those the sequence holds)" : "", n_ctx);
-    ZP_FAIL_IF(g->o->n_draft > MOST_DRAFT, err, ZP_USAGE, "drafts of %u tokens; at most %d",
-               g->o->n_draft, MOST_DRAFT);
-    ZP_FAIL_IF(g->o->n_stop && !g->e->model->tokenizer, err, ZP_BAD_INPUT,
+    ZP_FAIL_IF(g->o->n_draft > GEN_MOST_DRAFT, err, ZP_USAGE, "drafts of %u tokens; at most %d",
+               g->o->n_draft, GEN_MOST_DRAFT);
+    ZP_FAIL_IF(g->o->n_stop && !g->seq->engine->model->tokenizer, err, ZP_BAD_INPUT,
                "stop strings need a tokenizer, and the model has none");
     return ZP_OK;
 }
 
-static zp_status open_text(struct generation *g, zp_err *err)
+static zp_status open_text(struct gen *g, zp_err *err)
 {
+    const struct tokenizer *t = g->seq->engine->model->tokenizer;
     g->piece = buffer_with_max(MEM_SCRATCH, (size_t)64 << 20);
     g->text = buffer_with_max(MEM_META, (size_t)1 << 30);
     ZP_TRY(buffer_append(&g->text, "", 0, err)); /* an empty result is a text too */
-    g->has_text = g->e->model->tokenizer != NULL;
+    g->has_text = t != NULL;
     if (!g->has_text) return ZP_OK;
-    return textstream_init(&g->stream, g->e->model->tokenizer, DETOKENIZE_CONTINUES, g->o->stop,
-                           g->o->n_stop, err);
+    return textstream_init(&g->stream, t, DETOKENIZE_CONTINUES, g->o->stop, g->o->n_stop, err);
 }
 
-static zp_status open_all(struct generation *g, const int32_t *prompt, size_t n_prompt, zp_err *err)
+zp_status gen_open(struct gen *g, zp_err *err)
 {
     const zp_generate_options *o = g->o;
-    size_t room = g->e->options.n_ctx - zp_seq_length(g->seq) - n_prompt + 1;
-    size_t before = o->history ? o->n_history : 0;
+    const struct zp_engine *e = g->seq->engine;
+    g->begin = os_now();
+    ZP_TRY(check(g, err));
+    g->n_reused = zp_seq_length(g->seq);
+    g->at = (uint32_t)(g->n_reused + g->n_prompt);
+    size_t room = e->options.n_ctx - g->at + 1, before = o->history ? o->n_history : 0;
     g->most = o->n_predict && o->n_predict < room ? o->n_predict : room;
     ZP_TRY(open_text(g, err));
-    ZP_TRY(zp_sampler_open(&g->sampler, g->e->model, &o->sampler, err));
-    ZP_ALLOC(g->logits, MEM_SCRATCH, (1 + (size_t)o->n_draft) * g->e->model->h.n_vocab, err,
-             "logits");
-    ZP_ALLOC(g->history, MEM_SCRATCH, before + n_prompt + g->most, err, "the history of tokens");
+    ZP_TRY(zp_sampler_open(&g->sampler, e->model, &o->sampler, err));
+    ZP_ALLOC(g->history, MEM_SCRATCH, before + g->n_prompt + g->most, err,
+             "the history of tokens");
     ZP_ALLOC(g->ids, MEM_META, g->most, err, "the generated tokens");
-    if (before) memcpy(g->history, o->history, before * sizeof *prompt);
-    memcpy(g->history + before, prompt, n_prompt * sizeof *prompt);
-    g->n_history = before + n_prompt;
+    if (before) memcpy(g->history, o->history, before * sizeof *o->history);
+    memcpy(g->history + before, g->prompt, g->n_prompt * sizeof *g->prompt);
+    g->n_history = before + g->n_prompt;
     return ZP_OK;
 }
 
-/* Accepts a half-built object. ids and text stay with the caller's result when they were given
- * away. */
-static void close_all(struct generation *g)
+void gen_close(struct gen *g)
 {
     zp_sampler_close(g->sampler);
     textstream_free(&g->stream);
     buffer_free(&g->piece);
     buffer_free(&g->text);
-    mem_free(g->logits);
     mem_free(g->history);
     mem_free(g->ids);
 }
 
-/* Shows what the last token made certain. *reason: set when this ends the generation. */
-static zp_status show(struct generation *g, int32_t id, const char **reason, zp_err *err)
+/* Shows what the last token made certain. */
+static zp_status show(struct gen *g, int32_t id, zp_err *err)
 {
     bool stop = false;
     buffer_clear(&g->piece);
@@ -100,15 +83,15 @@ static zp_status show(struct generation *g, int32_t id, const char **reason, zp_
     ZP_TRY(buffer_append(&g->text, g->piece.data, g->piece.size, err));
     const char *piece = g->piece.size ? (const char *)g->piece.data : "";
     bool go_on = !g->o->on_text || g->o->on_text(g->o->arg, piece, g->piece.size);
-    if (stop) *reason = "stop";
-    else if (!go_on) *reason = "stopped";
+    if (stop) g->reason = "stop";
+    else if (!go_on) g->reason = "stopped";
     return ZP_OK;
 }
 
 /* ---- guesses --------------------------------------------------------------------------------- */
 
 /* What followed the last tokens where they stood before, the latest place of the longest match. */
-static size_t guess(const struct generation *g, int32_t *out, size_t most)
+static size_t guess(const struct gen *g, int32_t *out, size_t most)
 {
     for (size_t n = NGRAM; most && n >= 2; n--) {
         if (g->n_history <= n) continue;
@@ -125,72 +108,48 @@ static size_t guess(const struct generation *g, int32_t *out, size_t most)
 
 /* Guesses that may be computed behind the token at position `at`: there is room for them, and none
  * of them fills a tile, which an 8-bit cache would close (N3). */
-static size_t room_for_guesses(const struct generation *g, uint32_t at)
+static size_t room_for_guesses(const struct gen *g)
 {
-    uint32_t in_tile = (at + 1) % KERN_TILE, n_ctx = g->e->options.n_ctx;
+    uint32_t in_tile = (g->at + 1) % KERN_TILE, n_ctx = g->seq->engine->options.n_ctx;
     size_t most = KERN_TILE - 1 - in_tile, left = g->most - g->n_ids;
-    if (most > n_ctx - at - 1) most = n_ctx - at - 1;
+    if (most > n_ctx - g->at - 1) most = n_ctx - g->at - 1;
     if (most > left) most = left;
     return most < g->o->n_draft ? most : g->o->n_draft;
 }
 
-/* ---- one token after another ----------------------------------------------------------------- */
+/* ---- one run after another ------------------------------------------------------------------- */
 
-static zp_status compute(struct generation *g, const int32_t *ids, size_t n, zp_want want,
-                         const zp_progress *progress, zp_err *err)
+static zp_item item_of(const struct gen *g)
 {
-    zp_item item = { g->seq, ids, n, want };
-    return zp_engine_run(g->e, &item, 1, g->logits, want == ZP_WANT_ALL ? n : 1, progress, err);
+    if (g->n_run == 0) return (zp_item){ g->seq, g->prompt, g->n_prompt, ZP_WANT_LAST };
+    return (zp_item){ g->seq, g->run, g->n_run, ZP_WANT_ALL };
 }
 
-/* The token at position `at` and what may follow it. */
-static zp_status compute_ahead(struct generation *g, int32_t id, uint32_t at, zp_err *err)
+size_t gen_rows(const struct gen *g)
 {
-    ZP_TRY(zp_seq_truncate(g->seq, at, err)); /* wrong guesses leave */
-    size_t n = guess(g, g->run + 1, room_for_guesses(g, at));
-    g->run[0] = id;
-    g->n_run = 1 + n;
-    g->n_drafted += n;
-    return compute(g, g->run, g->n_run, ZP_WANT_ALL, NULL, err);
+    return g->n_run ? g->n_run : 1;
 }
 
 /* Draws, shows and remembers one token from a row of logits. */
-static zp_status next(struct generation *g, const float *row, uint32_t at, int32_t *id,
-                      const char **reason, zp_err *err)
+static zp_status draw(struct gen *g, const float *row, int32_t *id, zp_err *err)
 {
-    ZP_TRY(zp_sampler_draw(g->sampler, row, g->history, g->n_history, at, id, err));
-    if (!g->o->ignore_end && zp_token_ends(g->e->model, *id)) {
-        *reason = "end";
+    ZP_TRY(zp_sampler_draw(g->sampler, row, g->history, g->n_history, g->at, id, err));
+    if (!g->o->ignore_end && zp_token_ends(g->seq->engine->model, *id)) {
+        g->reason = "end";
         return ZP_OK;
     }
     g->ids[g->n_ids++] = g->history[g->n_history++] = *id;
-    ZP_TRY(show(g, *id, reason, err));
-    if (!*reason && g->n_ids == g->most) *reason = "length";
+    ZP_TRY(show(g, *id, err));
+    if (!g->reason && g->n_ids == g->most) g->reason = "length";
     return ZP_OK;
 }
 
-static zp_status decode(struct generation *g, const char **reason, zp_err *err)
-{
-    uint32_t at = zp_seq_length(g->seq);
-    size_t row = 0; /* of the logits of the last run: those that predict position `at` */
-    *reason = NULL;
-    for (g->n_run = 1;; at++) {
-        int32_t id;
-        ZP_TRY(next(g, g->logits + row * g->e->model->h.n_vocab, at, &id, reason, err));
-        if (*reason) return zp_seq_truncate(g->seq, at, err);
-        if (++row < g->n_run && g->run[row] == id) {
-            g->n_accepted++;
-            continue;
-        }
-        ZP_TRY(compute_ahead(g, id, at, err));
-        row = 0;
-    }
-}
-
 /* What was held back for a stop string that never came. After a cancel nothing more is shown. */
-static zp_status finish(struct generation *g, const char *reason, zp_err *err)
+static zp_status finish(struct gen *g, zp_err *err)
 {
-    if (!g->has_text || strcmp(reason, "stop") == 0 || strcmp(reason, "stopped") == 0) return ZP_OK;
+    bool hidden = strcmp(g->reason, "stop") == 0 || strcmp(g->reason, "stopped") == 0;
+    ZP_TRY(zp_seq_truncate(g->seq, g->at, err)); /* guesses behind the end leave */
+    if (!g->has_text || hidden) return ZP_OK;
     buffer_clear(&g->piece);
     ZP_TRY(textstream_flush(&g->stream, &g->piece, err));
     if (g->piece.size == 0) return ZP_OK;
@@ -199,24 +158,66 @@ static zp_status finish(struct generation *g, const char *reason, zp_err *err)
     return ZP_OK;
 }
 
-static zp_status run(struct generation *g, const int32_t *prompt, size_t n_prompt,
-                     zp_generated *out, zp_err *err)
+/* Draws from the rows of its run as long as they hold, and says what to compute next, or why
+ * it has ended. */
+static zp_status take(struct gen *g, const float *rows, zp_err *err)
 {
-    ZP_TRY(check(g, n_prompt, err));
-    ZP_TRY(open_all(g, prompt, n_prompt, err));
-    out->n_prompt = n_prompt;
-    out->n_reused = zp_seq_length(g->seq);
-    double begin = os_now();
-    ZP_TRY(compute(g, prompt, n_prompt, ZP_WANT_LAST, &g->o->progress, err));
-    double middle = os_now();
-    ZP_TRY(decode(g, &out->reason, err));
-    ZP_TRY(finish(g, out->reason, err));
-    out->prefill_seconds = middle - begin;
-    out->decode_seconds = os_now() - middle;
-    out->n_drafted = g->n_drafted, out->n_accepted = g->n_accepted;
-    out->ids = g->ids, out->n_ids = g->n_ids, out->text = (char *)g->text.data;
+    size_t n_rows = gen_rows(g), n_vocab = g->seq->engine->model->h.n_vocab;
+    int32_t id;
+    if (g->n_run == 0) g->first = os_now();
+    for (size_t row = 0;; row++, g->at++) {
+        ZP_TRY(draw(g, rows + row * n_vocab, &id, err));
+        if (g->reason) return finish(g, err);
+        if (row + 1 == n_rows || g->run[row + 1] != id) break;
+        g->n_accepted++;
+    }
+    ZP_TRY(zp_seq_truncate(g->seq, g->at, err)); /* wrong guesses leave */
+    size_t n = guess(g, g->run + 1, room_for_guesses(g));
+    g->run[0] = id;
+    g->n_run = 1 + n;
+    g->n_drafted += n;
+    g->at++;
+    return ZP_OK;
+}
+
+zp_status gen_step(struct zp_engine *e, struct gen *const *g, size_t n, zp_item *items,
+                   float *logits, const zp_progress *progress, zp_err *err)
+{
+    size_t n_rows = 0;
+    for (size_t i = 0; i < n; i++) items[i] = item_of(g[i]), n_rows += gen_rows(g[i]);
+    ZP_TRY(zp_engine_run(e, items, n, logits, n_rows, progress, err));
+    for (size_t i = 0; i < n; i++) {
+        size_t taken = gen_rows(g[i]);
+        ZP_TRY(take(g[i], logits, err));
+        logits += taken * e->model->h.n_vocab;
+    }
+    return ZP_OK;
+}
+
+void gen_result(struct gen *g, zp_generated *out)
+{
+    *out = (zp_generated){ .ids = g->ids, .n_ids = g->n_ids, .text = (char *)g->text.data,
+                           .reason = g->reason, .prefill_seconds = g->first - g->begin,
+                           .decode_seconds = os_now() - g->first, .n_prompt = g->n_prompt,
+                           .n_reused = g->n_reused, .n_drafted = g->n_drafted,
+                           .n_accepted = g->n_accepted };
     g->ids = NULL;
     g->text = buffer_with_max(MEM_META, 0);
+}
+
+/* ---- one sequence ---------------------------------------------------------------------------- */
+
+static zp_status run_one(struct gen *g, float **logits, zp_err *err)
+{
+    struct zp_engine *e = g->seq->engine;
+    zp_item item;
+    ZP_TRY(gen_open(g, err));
+    ZP_ALLOC(*logits, MEM_SCRATCH, (1 + (size_t)g->o->n_draft) * e->model->h.n_vocab, err,
+             "logits");
+    while (!g->reason) {
+        const zp_progress *progress = g->n_run == 0 ? &g->o->progress : NULL;
+        ZP_TRY(gen_step(e, &g, 1, &item, *logits, progress, err));
+    }
     return ZP_OK;
 }
 
@@ -224,10 +225,14 @@ zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, size_t n
                       const zp_generate_options *options, zp_generated *out, zp_err *err)
 {
     static const zp_generate_options defaults = { 0 };
-    struct generation g = { .e = e, .seq = seq, .o = options ? options : &defaults };
+    struct gen g = { .seq = seq, .o = options ? options : &defaults, .prompt = prompt,
+                     .n_prompt = n_prompt };
+    float *logits = NULL;
     *out = (zp_generated){ 0 };
-    zp_status status = run(&g, prompt, n_prompt, out, err);
-    close_all(&g);
-    if (status != ZP_OK) *out = (zp_generated){ 0 };
+    ZP_FAIL_IF(seq->engine != e, err, ZP_USAGE, "the sequence belongs to another engine");
+    zp_status status = run_one(&g, &logits, err);
+    if (status == ZP_OK) gen_result(&g, out);
+    gen_close(&g);
+    mem_free(logits);
     return status;
 }

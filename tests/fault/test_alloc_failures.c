@@ -126,6 +126,19 @@ static zp_status call_generate(struct fixture *f, zp_err *why)
     return status;
 }
 
+static zp_status call_generate_many(struct fixture *f, zp_err *why)
+{
+    const zp_generate_options o = { .n_predict = 3, .ignore_end = true, .n_draft = 2 };
+    zp_job jobs[] = { { f->ids, 8, &o, { 0 } }, { f->ids + 8, 4, &o, { 0 } } };
+    zp_status status = zp_generate_many(f->e, NULL, jobs, 2, NULL, why);
+    for (size_t i = 0; i < 2; i++) {
+        if (status != ZP_OK) assert_true(jobs[i].result.ids == NULL);
+        zp_free(jobs[i].result.ids);
+        zp_free(jobs[i].result.text);
+    }
+    return status;
+}
+
 static zp_status give_back(zp_status status, char **json)
 {
     if (status != ZP_OK) assert_null(*json);
@@ -273,6 +286,7 @@ static void check_model(const char *path)
     check_call(&f, "zp_seq_fork, zp_seq_truncate", call_truncate, 2);
     check_call(&f, "zp_engine_run", call_run, 0);
     check_call(&f, "zp_generate", call_generate, 8);
+    check_call(&f, "zp_generate_many", call_generate_many, 15);
     close_fixture(&f);
 }
 

@@ -1,0 +1,105 @@
+/* generate_many.c: zp_generate_many: jobs in turn on as many sequences as the engine has; the next
+ * tokens of all of them are computed in one run.
+ * Owns: the sequences and generations of one call. Does not know: how a token comes about.
+ * M1 jobs begin in their order. What one gives does not depend on its company (generate.c, N3). */
+#include <string.h>
+
+#include "model/generate.h"
+
+struct many {
+    struct zp_engine *e;
+    const zp_seq_options *seq_options;
+    zp_job *jobs;
+    size_t n_jobs, n_begun, n_ended;
+    struct slot { struct gen g; zp_job *job; } *slots; /* (most) */
+    struct gen **active;                               /* (most): of them, those under way */
+    size_t n_active, most;
+    zp_item *items; /* (most) */
+    float *logits;  /* (most * (1 + the longest draft), n_vocab) */
+};
+
+static zp_status open_many(struct many *m, zp_err *err)
+{
+    size_t n_seq = m->e->options.n_seq, n_rows = 1;
+    m->most = n_seq < m->n_jobs ? n_seq : m->n_jobs;
+    for (size_t i = 0; i < m->n_jobs; i++) {
+        size_t n_draft = m->jobs[i].options ? m->jobs[i].options->n_draft : 0;
+        if (n_draft > GEN_MOST_DRAFT) n_draft = GEN_MOST_DRAFT; /* gen_open refuses it */
+        if (1 + n_draft > n_rows) n_rows = 1 + n_draft;
+    }
+    ZP_ALLOC(m->slots, MEM_META, m->most, err, "the generations");
+    memset(m->slots, 0, m->most * sizeof *m->slots);
+    ZP_ALLOC(m->active, MEM_META, m->most, err, "the list of generations");
+    ZP_ALLOC(m->items, MEM_META, m->most, err, "the batch");
+    ZP_ALLOC(m->logits, MEM_SCRATCH, m->most * n_rows * m->e->model->h.n_vocab, err, "logits");
+    return ZP_OK;
+}
+
+static void close_slot(struct slot *s)
+{
+    gen_close(&s->g);
+    zp_seq_close(s->g.seq);
+    *s = (struct slot){ 0 };
+}
+
+static void close_many(struct many *m)
+{
+    for (size_t i = 0; m->slots && i < m->most; i++) close_slot(&m->slots[i]);
+    mem_free(m->slots);
+    mem_free(m->active);
+    mem_free(m->items);
+    mem_free(m->logits);
+}
+
+static zp_status begin_job(struct many *m, struct slot *s, zp_err *err)
+{
+    static const zp_generate_options defaults = { 0 };
+    s->job = &m->jobs[m->n_begun++];
+    s->g.o = s->job->options ? s->job->options : &defaults;
+    s->g.prompt = s->job->prompt;
+    s->g.n_prompt = s->job->n_prompt;
+    ZP_TRY(zp_seq_open(&s->g.seq, m->e, m->seq_options, err));
+    return gen_open(&s->g, err);
+}
+
+/* Results of those that ended are given away; jobs that wait take their places. */
+static zp_status turn_over(struct many *m, zp_err *err)
+{
+    m->n_active = 0;
+    for (size_t i = 0; i < m->most; i++) {
+        struct slot *s = &m->slots[i];
+        if (s->job && s->g.reason) {
+            gen_result(&s->g, &s->job->result);
+            close_slot(s);
+            m->n_ended++;
+        }
+        if (!s->job && m->n_begun < m->n_jobs) ZP_TRY(begin_job(m, s, err));
+        if (s->job) m->active[m->n_active++] = &s->g;
+    }
+    return ZP_OK;
+}
+
+static zp_status run_many(struct many *m, const zp_progress *progress, zp_err *err)
+{
+    ZP_TRY(open_many(m, err));
+    ZP_TRY(turn_over(m, err));
+    while (m->n_active > 0) {
+        ZP_TRY(gen_step(m->e, m->active, m->n_active, m->items, m->logits, NULL, err));
+        ZP_TRY(turn_over(m, err));
+        bool go_on = !progress || !progress->fn ||
+                     progress->fn(progress->arg, "answers", m->n_ended, m->n_jobs);
+        ZP_FAIL_IF(!go_on && m->n_active, err, ZP_INTERRUPTED, "stopped after %zu of %zu answers",
+                   m->n_ended, m->n_jobs);
+    }
+    return ZP_OK;
+}
+
+zp_status zp_generate_many(zp_engine *e, const zp_seq_options *seq_options, zp_job *jobs,
+                           size_t n_jobs, const zp_progress *progress, zp_err *err)
+{
+    struct many m = { .e = e, .seq_options = seq_options, .jobs = jobs, .n_jobs = n_jobs };
+    for (size_t i = 0; i < n_jobs; i++) jobs[i].result = (zp_generated){ 0 };
+    zp_status status = run_many(&m, progress, err);
+    close_many(&m);
+    return status;
+}

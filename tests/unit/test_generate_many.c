@@ -1,0 +1,188 @@
+/* test_generate_many.c: jobs in company give what each gives alone, and what ended is kept. */
+#include "golden.h"
+
+#include "live_bytes.h"
+#include "model/engine.h"
+
+enum { N_CTX = 150, N_JOBS = 9, MOST_PROMPT = 70 };
+
+static const char *const stops[] = { "e" };
+static const zp_bias loop[] = { { 50, 4 }, { 51, 4 }, { 52, 4 } }; /* repeats itself */
+static const zp_generate_options kinds[] = {
+    { .n_predict = 20 },
+    { .n_predict = 1, .ignore_end = true },
+    { .n_predict = 40, .ignore_end = true, .n_draft = 8, .sampler = { .bias = loop, .n_bias = 3 } },
+    { .n_predict = 60, .sampler = { .temperature = 0.9f, .seed = 5 } },
+    { .ignore_end = true, .stop = stops, .n_stop = 1 },
+};
+
+struct fixture {
+    zp_model *m;
+    int32_t ids[N_JOBS * MOST_PROMPT];
+    zp_job jobs[N_JOBS];
+};
+
+/* Prompts of 1 to MOST_PROMPT tokens, the options above in turn, the last job without any. */
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    GOLDEN_OK(zp_model_open(&f->m, ZP_TEST_DATA "/arch/llama", NULL, err));
+    for (size_t i = 0; i < ZP_COUNT(f->ids); i++) f->ids[i] = 30 + (int32_t)(i * 37 % 90);
+    for (size_t i = 0; i < N_JOBS; i++)
+        f->jobs[i] = (zp_job){ .prompt = f->ids + i * MOST_PROMPT,
+                               .n_prompt = 1 + i * 23 % MOST_PROMPT,
+                               .options = i + 1 < N_JOBS ? &kinds[i % ZP_COUNT(kinds)] : NULL };
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    zp_model_close(f->m);
+    free(f);
+    return 0;
+}
+
+static void free_result(zp_generated *r)
+{
+    zp_free(r->ids);
+    zp_free(r->text);
+    *r = (zp_generated){ 0 };
+}
+
+static void check_same(const zp_generated *a, const zp_generated *b)
+{
+    assert_int_equal(a->n_ids, b->n_ids);
+    assert_memory_equal(a->ids, b->ids, a->n_ids * sizeof *a->ids);
+    assert_string_equal(a->text, b->text);
+    assert_string_equal(a->reason, b->reason);
+    assert_int_equal(a->n_prompt, b->n_prompt);
+    assert_int_equal(a->n_reused, 0);
+}
+
+static void test_company_changes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    static const uint32_t n_seq[] = { 1, 2, 4, 9, 20 };
+    for (size_t i = 0; i < ZP_COUNT(n_seq); i++) {
+        zp_engine_options o = { .n_ctx = N_CTX,
+                                .n_seq = n_seq[i],
+                                .n_threads = 2,
+                                .micro_batch = i % 2 ? 16 : 0,
+                                .kv_type = i % 2 ? ZP_KV_Q8 : ZP_KV_BF16 };
+        zp_engine *e = golden_engine(f->m, o);
+        GOLDEN_OK(zp_generate_many(e, NULL, f->jobs, N_JOBS, NULL, err));
+        for (size_t k = 0; k < N_JOBS; k++) {
+            zp_generated alone;
+            zp_seq *s = NULL;
+            zp_job *job = &f->jobs[k];
+            GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+            GOLDEN_OK(zp_generate(e, s, job->prompt, job->n_prompt, job->options, &alone, err));
+            check_same(&job->result, &alone);
+            free_result(&alone);
+            free_result(&job->result);
+            zp_seq_close(s);
+        }
+        zp_engine_close(e);
+    }
+}
+
+/* ---- endings --------------------------------------------------------------------------------- */
+
+static void check_kept(struct fixture *f, size_t n_ended)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < N_JOBS; i++) {
+        n += f->jobs[i].result.reason != NULL;
+        if (!f->jobs[i].result.reason) assert_null(f->jobs[i].result.ids);
+        free_result(&f->jobs[i].result);
+    }
+    assert_int_equal(n, n_ended);
+}
+
+static void test_a_bad_job_ends_all_and_keeps_what_ended(void **state)
+{
+    struct fixture *f = *state;
+    zp_err why = { 0 };
+    zp_engine *e = golden_engine(f->m, (zp_engine_options){ .n_ctx = N_CTX });
+    uint64_t before = live_bytes();
+    f->jobs[3].n_prompt = 0;
+    assert_int_equal(zp_generate_many(e, NULL, f->jobs, N_JOBS, NULL, &why), ZP_BAD_INPUT);
+    assert_non_null(strstr(why.message, "the prompt is empty"));
+    check_kept(f, 3); /* one at a time, in their order */
+    assert_int_equal(live_bytes(), before);
+    GOLDEN_OK(zp_generate_many(e, NULL, NULL, 0, NULL, err)); /* no work is none */
+    zp_engine_close(e);
+}
+
+struct stop_at {
+    uint64_t last, at;
+};
+
+static bool stop(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    struct stop_at *s = arg;
+    assert_string_equal(what, "answers");
+    assert_int_equal(total, N_JOBS);
+    assert_true(done >= s->last && done <= total);
+    s->last = done;
+    return done < s->at;
+}
+
+static void test_progress_counts_answers_and_may_stop(void **state)
+{
+    struct fixture *f = *state;
+    zp_engine *e = golden_engine(f->m, (zp_engine_options){ .n_ctx = N_CTX, .n_seq = 3 });
+    uint64_t before = live_bytes();
+    for (uint64_t at = 1; at <= N_JOBS; at += 4) {
+        struct stop_at s = { .at = at };
+        zp_progress progress = { stop, &s };
+        zp_err err = { 0 };
+        zp_status status = zp_generate_many(e, NULL, f->jobs, N_JOBS, &progress, &err);
+        assert_int_equal(status, at == N_JOBS ? ZP_OK : ZP_INTERRUPTED);
+        check_kept(f, (size_t)s.last);
+    }
+    assert_int_equal(live_bytes(), before);
+    zp_engine_close(e);
+}
+
+static bool stop_text(void *arg, const char *text, size_t size)
+{
+    size_t *left = arg;
+    (void)text;
+    (void)size;
+    return --*left > 0;
+}
+
+static void test_one_job_stopped_leaves_the_others(void **state)
+{
+    struct fixture *f = *state;
+    size_t left = 3;
+    zp_generate_options o = kinds[2];
+    o.on_text = stop_text;
+    o.arg = &left;
+    f->jobs[2].options = &o;
+    zp_engine *e = golden_engine(f->m, (zp_engine_options){ .n_ctx = N_CTX, .n_seq = 4 });
+    GOLDEN_OK(zp_generate_many(e, NULL, f->jobs, N_JOBS, NULL, err));
+    assert_string_equal(f->jobs[2].result.reason, "stopped");
+    assert_int_equal(f->jobs[2].result.n_ids, 3);
+    for (size_t i = 0; i < N_JOBS; i++)
+        if (i != 2) assert_string_not_equal(f->jobs[i].result.reason, "stopped");
+    check_kept(f, N_JOBS);
+    zp_engine_close(e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_company_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_bad_job_ends_all_and_keeps_what_ended, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_progress_counts_answers_and_may_stop, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_one_job_stopped_leaves_the_others, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
