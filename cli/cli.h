@@ -244,11 +244,18 @@ void generation_close(struct generation *g);
 /* Continues the sequence; the totals in g grow. ZP_INTERRUPTED after Ctrl-C, with `out` filled. */
 zp_status generation_run(struct generation *g, const int32_t *prompt, size_t n, zp_generated *out);
 void generation_free_result(zp_generated *out);
+json_t *generation_answer(const zp_generated *out); /* text, ids, reason, n_prompt */
 json_t *generation_timings(const struct generation *g);
 void generation_print_timings(const struct generation *g, const char *reason);
 zp_status generation_check_template(struct generation *g); /* there is one */
 /* Renders messages (not freed) with the chat template; *ids is released with zp_free. */
 zp_status generation_render(struct generation *g, const json_t *messages, int32_t **ids, size_t *n);
+/* Ids of a prompt: the text as it stands, or with --chat in the template. At least one; *ids is
+ * released with zp_free. */
+zp_status generation_prompt(struct generation *g, const char *text, size_t size, int32_t **ids,
+                            size_t *n);
+/* Answers to each line of a text, --parallel at a time, in their order. */
+zp_status generation_run_lines(struct generation *g, const struct text *in);
 json_t *generation_message(const char *role, const char *text, size_t size);
 
 zp_status cli_parse_ids(struct cli *c, const char *text, int32_t **ids,

@@ -122,6 +122,16 @@ void generation_free_result(zp_generated *out)
     *out = (zp_generated){ 0 };
 }
 
+json_t *generation_answer(const zp_generated *out)
+{
+    json_t *ids = json_array();
+    for (size_t i = 0; i < out->n_ids; i++)
+        json_array_append_new(ids, json_integer(out->ids[i]));
+    const char *text = out->text != NULL ? out->text : "";
+    return json_pack("{s:o, s:o, s:s, s:I}", "text", cli_json_text(text, strlen(text)), "ids", ids,
+                     "reason", out->reason, "n_prompt", (json_int_t)out->n_prompt);
+}
+
 static double rate(size_t n, double seconds)
 {
     return seconds > 0 ? (double)n / seconds : 0;
@@ -196,4 +206,38 @@ zp_status generation_render(struct generation *g, const json_t *messages, int32_
 json_t *generation_message(const char *role, const char *text, size_t size)
 {
     return json_pack("{s:s, s:o}", "role", role, "content", cli_json_text(text, size));
+}
+
+static zp_status prompt_ids(struct generation *g, const char *text, size_t size, int32_t **ids,
+                            size_t *n)
+{
+    struct cli *c = g->c;
+    if (!cli_flag(c, "chat")) {
+        int flags = ZP_TOKENS_BOS | (cli_flag(c, "special") ? ZP_TOKENS_SPECIAL : 0);
+        return zp_tokenize(g->model, text, size, flags, ids, n, &c->err);
+    }
+    /* A message is a JSON string, where bad bytes would be replaced: tokenising refuses them first.
+     */
+    CLI_TRY(zp_tokenize(g->model, text, size, 0, ids, n, &c->err));
+    zp_free(*ids);
+    *ids = NULL;
+    json_t *messages = json_array();
+    const char *system = cli_text(c, "system");
+    if (system != NULL)
+        json_array_append_new(messages, generation_message("system", system, strlen(system)));
+    json_array_append_new(messages, generation_message("user", text, size));
+    zp_status st = generation_render(g, messages, ids, n);
+    json_decref(messages);
+    return st;
+}
+
+zp_status generation_prompt(struct generation *g, const char *text, size_t size, int32_t **ids,
+                            size_t *n)
+{
+    CLI_TRY(prompt_ids(g, text, size, ids, n));
+    if (*n == 0)
+        return cli_fail(
+            g->c, ZP_BAD_INPUT,
+            "the prompt is empty, and the model begins with no BOS token: give some text");
+    return ZP_OK;
 }

@@ -190,6 +190,9 @@ static const struct cli_option run_options[] = {
     SAMPLING,
     DRAFT,
     FLAG("ignore-eos", "go on after an end token"),
+    COUNT("parallel", "N", 1, 4096, NULL,
+          "each line of the input is a prompt of its own; N of them are computed at a time",
+          .abbr = "-np"),
     SPECIAL,
     MODE,
     ENGINE,
@@ -203,6 +206,8 @@ static const struct cli_example run_examples[] = {
       "one answer of a chat model" },
     { "zerope run model.gguf -f report.txt -n 200 --json >out.json",
       "text, ids and timings as JSON" },
+    { "zerope run model.gguf --chat -f questions.txt -np 16 --json >answers.json",
+      "an answer to each line" },
 };
 
 static const struct cli_option chat_options[] = {
@@ -447,11 +452,15 @@ const struct cli_command cli_commands[] = {
             .about = "Begins with BOS where the model wants one.",
             .fields = "n_tokens nll_mean top[{id,logprob}] greedy[]"),
     COMMAND(run, "generate text from a prompt", OPTIONS(run),
-            .about = "Raw completion: the prompt is continued as it stands, after BOS where the "
-                     "model wants one; with --chat it is put into the model's chat template first. "
-                     "The text goes to standard output as it comes, timings to stderr.\n\n"
-                     "Without --temp the most likely token is taken each time, so the same command "
-                     "gives the same text.\n\n" LENGTH_RULE,
+            .about =
+                "Raw completion: the prompt is continued as it stands, after BOS where the "
+                "model wants one; with --chat it is put into the model's chat template first. "
+                "The text goes to standard output as it comes, timings to stderr.\n\n"
+                "Without --temp the most likely token is taken each time, so the same command "
+                "gives the same text.\n\n"
+                "With --parallel each line of the input is a prompt of its own (empty lines "
+                "are passed over). Answers come in the order of the lines, each what the line "
+                "alone gives; --json: answers[{line,text,ids,reason,n_prompt}].\n\n" LENGTH_RULE,
             .fields = "text ids reason n_prompt timings{}"),
     COMMAND(chat, "talk to a chat model", OPTIONS(chat),
             .about =
@@ -485,8 +494,7 @@ const struct cli_command cli_commands[] = {
             .about = "A gate is one rotated pair of one KV head of one layer (of a distance bias: "
                      "one head of one layer). The scan holds at the length it was made for.",
             .fields = "gates[]"),
-    COMMAND(plan, "choose which gates close within a budget", OPTIONS(plan),
-            .about = ONE_SHAPE,
+    COMMAND(plan, "choose which gates close within a budget", OPTIONS(plan), .about = ONE_SHAPE,
             .fields = "closed total order[]"),
     COMMAND(
         evaporate, "take positions out of a model, within a promised budget", OPTIONS(evaporate),

@@ -1,0 +1,178 @@
+/* cli_lines.c: run --parallel: each line of a text is a prompt; so many are computed at a time.
+ * L1 answers are shown in the order of their lines, as soon as those before them have ended.
+ * L2 what was answered before Ctrl-C or an error is shown. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct lines {
+    struct generation *g;
+    zp_progress progress; /* of the terminal */
+    zp_job *jobs;
+    struct line { const char *text; size_t size, number; int32_t *ids; } *lines; /* (n) */
+    size_t n, n_shown;
+    double seconds;
+};
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+static void add_line(struct lines *l, const char *text, size_t size, size_t number)
+{
+    if (size > 0 && text[size - 1] == '\r')
+        size--;
+    if (size == 0)
+        return;
+    l->lines = cli_resize(l->lines, (l->n + 1) * sizeof *l->lines);
+    l->lines[l->n++] = (struct line){ .text = text, .size = size, .number = number };
+}
+
+static zp_status read_lines(struct lines *l, const struct text *in)
+{
+    const char *end = in->data + in->size;
+    size_t number = 1;
+    for (const char *p = in->data; p < end; number++) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        stop = stop != NULL ? stop : end;
+        add_line(l, p, (size_t)(stop - p), number);
+        p = stop + 1;
+    }
+    if (l->n == 0)
+        return cli_fail(l->g->c, ZP_BAD_INPUT, "the input has no line that is not empty");
+    l->jobs = cli_alloc(l->n * sizeof *l->jobs);
+    for (size_t i = 0; i < l->n; i++) {
+        struct line *line = &l->lines[i];
+        zp_job *job = &l->jobs[i];
+        CLI_TRY(generation_prompt(l->g, line->text, line->size, &line->ids, &job->n_prompt));
+        job->prompt = line->ids;
+        job->options = &l->g->options;
+    }
+    return ZP_OK;
+}
+
+/* Opens the engine: room for the longest line and its answer, as many sequences as lines at
+ * most. */
+static zp_status start(struct lines *l)
+{
+    struct generation *g = l->g;
+    size_t longest = 0, at = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->jobs[i].n_prompt > longest)
+            longest = l->jobs[i].n_prompt, at = i;
+    }
+    uint32_t n = cli_u32(g->c, "parallel");
+    g->engine_options.n_seq = l->n < n ? (uint32_t)l->n : n;
+    CLI_TRY(generation_start(g, longest));
+    if (longest >= g->engine_options.n_ctx)
+        return cli_fail(g->c, ZP_BAD_INPUT,
+                        "line %zu: its prompt of %zu tokens does not fit into the context of %u "
+                        "positions with room for an answer; raise --ctx-size",
+                        l->lines[at].number, longest, g->engine_options.n_ctx);
+    return ZP_OK;
+}
+
+/* ---- showing ----------------------------------------------------------------------------- */
+
+static void show_ended(struct lines *l)
+{
+    while (l->n_shown < l->n && l->jobs[l->n_shown].result.reason != NULL) {
+        const struct line *line = &l->lines[l->n_shown];
+        const zp_generated *r = &l->jobs[l->n_shown++].result;
+        progress_clear();
+        printf("> %.*s\n%s\n\n", (int)line->size, line->text, r->text);
+    }
+    fflush(stdout);
+}
+
+static bool on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    struct lines *l = arg;
+    if (l->g->stream)
+        show_ended(l);
+    bool go_on = l->progress.fn == NULL || l->progress.fn(l->progress.arg, what, done, total);
+    return go_on && !ferror(stdout);
+}
+
+static json_t *answers_json(const struct lines *l)
+{
+    json_t *answers = json_array();
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->jobs[i].result.reason == NULL)
+            continue;
+        json_t *answer = generation_answer(&l->jobs[i].result);
+        json_object_set_new(answer, "line", json_integer((json_int_t)l->lines[i].number));
+        json_array_append_new(answers, answer);
+    }
+    return answers;
+}
+
+static void count(const struct lines *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->jobs[i].result.reason == NULL)
+            continue;
+        l->g->n_prompt += l->jobs[i].result.n_prompt;
+        l->g->n_generated += l->jobs[i].result.n_ids;
+    }
+}
+
+static double rate(const struct lines *l)
+{
+    return l->seconds > 0 ? (double)l->g->n_generated / l->seconds : 0;
+}
+
+static zp_status show_all(struct lines *l)
+{
+    const struct generation *g = l->g;
+    progress_clear();
+    count(l);
+    if (g->c->json) {
+        json_t *timings = json_pack("{s:f, s:I, s:I, s:f, s:f}", "load_seconds", g->load_seconds,
+                                    "prompt_tokens", (json_int_t)g->n_prompt, "answer_tokens",
+                                    (json_int_t)g->n_generated, "seconds", l->seconds,
+                                    "answer_tps", rate(l));
+        return cli_emit(g->c, json_pack("{s:o, s:o, s:I}", "answers", answers_json(l), "timings",
+                                        timings, "seed",
+                                        (json_int_t)g->options.sampler.seed));
+    }
+    show_ended(l);
+    if (!g->c->quiet)
+        fprintf(stderr,
+                "zerope: %zu prompts of %zu tokens, %zu tokens of answers, %u at a time: %.2f s, "
+                "%.1f t/s; load %.2f s\n",
+                l->n, g->n_prompt, g->n_generated, g->engine_options.n_seq, l->seconds, rate(l),
+                g->load_seconds);
+    return ZP_OK;
+}
+
+/* ---- the call ---------------------------------------------------------------------------- */
+
+static zp_status run(struct lines *l, const struct text *in)
+{
+    struct generation *g = l->g;
+    CLI_TRY(read_lines(l, in));
+    CLI_TRY(start(l));
+    l->progress = cli_progress(g->c);
+    g->options.on_text = NULL;
+    zp_progress progress = { on_progress, l };
+    double before = cli_now();
+    zp_status st =
+        zp_generate_many(g->engine, &g->seq_options, l->jobs, l->n, &progress, &g->c->err);
+    l->seconds = cli_now() - before;
+    zp_status shown = show_all(l);
+    return st != ZP_OK ? st : shown;
+}
+
+zp_status generation_run_lines(struct generation *g, const struct text *in)
+{
+    struct lines l = { .g = g };
+    zp_status st = run(&l, in);
+    for (size_t i = 0; i < l.n; i++) {
+        zp_free(l.lines[i].ids);
+        if (l.jobs != NULL)
+            generation_free_result(&l.jobs[i].result);
+    }
+    free(l.lines);
+    free(l.jobs);
+    return st;
+}
