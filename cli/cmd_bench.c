@@ -90,7 +90,10 @@ static zp_status measure(struct cli *c, const struct numbers *depths, const stru
         .batches = batches->at,
         .n_batches = batches->n,
         .repetitions = cli_u32(c, "repetitions"),
+        .copy_fill = cli_flag(c, "copy-fill"),
     };
+    if (strcmp(cli_text(c, "position-kind"), "own") != 0)
+        options.position_kind = cli_text(c, "position-kind");
     CLI_TRY(cli_mode(c, &options.mode));
     CLI_TRY(cli_engine_options(c, &options.engine));
     CLI_TRY(cli_check_outputs(c, NULL));

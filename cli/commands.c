@@ -262,6 +262,11 @@ static const struct cli_option bench_options[] = {
     COUNT("repetitions", "N", 1, 10000, "5", "measured runs of each test, after one to warm up",
           .abbr = "-r"),
     CTX(NULL, "context length; default: as long as the tests need"),
+    CHOICE("position-kind", "KIND", "own|rope|none|alibi|t5|mlp", "own",
+           "own, or all layers as if they were of this kind, with made-up parameters: what the "
+           "kind costs"),
+    FLAG("copy-fill", "reach depths with copies of one computed tile of keys and values: soon "
+                      "done, and the speed at the depth is the same"),
     PATH("plot", "-o", "FILE", "write a picture of speed against depth (.svg or .png)",
          .writes = true, .picture = true),
     MODE,

@@ -11,6 +11,7 @@
 
 #include "base/os.h"
 #include "base/rng.h"
+#include "eval/standin.h"
 #include "model/doctor.h"
 #include "model/engine.h"
 #include "model/json_build.h"
@@ -34,7 +35,8 @@ struct row {
 };
 
 struct bench {
-    const struct zp_model *m;
+    struct zp_model m; /* as it is, or with the position table of another kind */
+    struct arena arena;
     zp_bench_options o; /* resolved */
     struct test *tests;
     struct row *rows;
@@ -85,8 +87,8 @@ static zp_status check_options(const zp_bench_options *o, zp_err *err)
     ZP_FAIL_IF(o->repetitions > MOST_REPETITIONS, err, ZP_USAGE, "%u repetitions; at most %d",
                o->repetitions, MOST_REPETITIONS);
     uint32_t deepest = o->depths[o->n_depths - 1];
-    ZP_FAIL_IF(o->no_prefill && o->no_decode && deepest == 0, err, ZP_USAGE,
-               "nothing to measure: prefill and decode are left out, and no depth is to be filled");
+    ZP_FAIL_IF(o->no_prefill && o->no_decode && (deepest == 0 || o->copy_fill), err, ZP_USAGE,
+               "nothing to measure: prefill and decode are left out, and no depth is computed");
     uint64_t n = o->no_prefill ? 0 : o->n_prompt, ctx = o->engine.n_ctx;
     if (!o->no_decode && o->n_predict > n) n = o->n_predict;
     if (ctx == 0 || ctx > MOST_POSITIONS) ctx = MOST_POSITIONS;
@@ -153,7 +155,7 @@ static uint32_t most_batch(const struct bench *b)
  * as many. */
 static size_t pages_needed(const struct bench *b, uint32_t micro_batch)
 {
-    const struct position *p = &b->m->position;
+    const struct position *p = &b->m.position;
     size_t most = 0;
     for (size_t i = 0; i < b->n_tests; i++) {
         const struct test *t = &b->tests[i];
@@ -172,16 +174,26 @@ static zp_status open_engine(struct bench *b, zp_err *err)
     struct engine_plan plan;
     o.n_seq = most_batch(b) + 1; /* the filled one */
     if (o.n_ctx == 0) o.n_ctx = positions_needed(b);
-    ZP_TRY(engine_plan(b->m, &o, &plan, err)); /* resolves the defaults */
+    ZP_TRY(engine_plan(&b->m, &o, &plan, err)); /* resolves the defaults */
     plan.pages.n_pages = pages_needed(b, o.micro_batch);
     if (b->o.engine.kv_bytes == 0) o.kv_bytes = kv_plan_bytes(&plan.pages);
-    return zp_engine_open(&b->e, b->m, &o, err);
+    return zp_engine_open(&b->e, &b->m, &o, err);
+}
+
+static zp_status choose_position(struct bench *b, zp_err *err)
+{
+    struct position own;
+    if (!b->o.position_kind) return ZP_OK;
+    ZP_TRY(standin_position(&own, &b->m.position, b->o.position_kind, &b->arena, err));
+    b->m.position = own;
+    return ZP_OK;
 }
 
 static zp_status open_bench(struct bench *b, zp_err *err)
 {
+    ZP_TRY(choose_position(b, err));
     ZP_TRY(plan_tests(b, err));
-    size_t n_ids = positions_needed(b), n = most_batch(b), n_vocab = b->m->h.n_vocab;
+    size_t n_ids = positions_needed(b), n = most_batch(b), n_vocab = b->m.h.n_vocab;
     ZP_TRY(open_engine(b, err));
     ZP_ALLOC(b->ids, MEM_META, n_ids, err, "the tokens");
     ZP_ALLOC(b->forks, MEM_META, n, err, "the list of sequences");
@@ -207,6 +219,7 @@ static void close_bench(struct bench *b)
     mem_free(b->ids);
     mem_free(b->rows);
     mem_free(b->tests);
+    arena_free(&b->arena);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -238,6 +251,24 @@ static zp_status run_items(struct bench *b, const struct test *t, double *second
     return ZP_OK;
 }
 
+/* Reaches the next depth; with copies of a computed tile where the options say so. */
+static zp_status fill(struct bench *b, const struct test *t, double *seconds, double *cpu,
+                      zp_err *err)
+{
+    struct test part = *t;
+    uint32_t end = t->at + t->n, first = (t->at + KERN_TILE - 1) / KERN_TILE * KERN_TILE;
+    if (first == 0) first = KERN_TILE;
+    if (b->o.copy_fill && first < end) {
+        part.n = first - t->at;
+        if (part.n > 0) ZP_TRY(run_items(b, &part, seconds, cpu, err));
+        part.at = end / KERN_TILE * KERN_TILE;
+        ZP_TRY(kv_table_repeat(&b->filled->kv, &b->e->kv, part.at - first, err));
+        b->done += part.at - first;
+        part.n = end - part.at;
+    }
+    return part.n > 0 ? run_items(b, &part, seconds, cpu, err) : ZP_OK;
+}
+
 static zp_status run_once(struct bench *b, const struct test *t, double *seconds, double *cpu,
                           zp_err *err)
 {
@@ -249,7 +280,8 @@ static zp_status run_once(struct bench *b, const struct test *t, double *seconds
         b->items[n] = (zp_item){ .seq = b->forks[n], .want = ZP_WANT_LAST };
         n += status == ZP_OK;
     }
-    if (status == ZP_OK) status = run_items(b, t, seconds, cpu, err);
+    if (status == ZP_OK && t->kind == FILL) status = fill(b, t, seconds, cpu, err);
+    else if (status == ZP_OK) status = run_items(b, t, seconds, cpu, err);
     while (n > 0) zp_seq_close(b->forks[--n]);
     return status;
 }
@@ -269,7 +301,7 @@ static uint64_t unwanted_bytes(const struct weights *w, uint32_t n_layer)
 static void count_bytes(const struct bench *b, const struct test *t, struct row *r)
 {
     const struct zp_engine *e = b->e;
-    uint32_t micro_batch = e->options.micro_batch, n_layer = b->m->h.n_layer;
+    uint32_t micro_batch = e->options.micro_batch, n_layer = b->m.h.n_layer;
     uint64_t all = e->weights.packed_bytes, less = unwanted_bytes(&e->weights, n_layer);
     r->weights = r->kv = 0;
     for (uint32_t i = 0; t->kind == DECODE && i < t->n; i++) {
@@ -353,6 +385,14 @@ static void write_row(struct json_build *j, const struct bench *b, const struct 
     json_build_object_end(j);
 }
 
+/* Heads of all layers that add a value to every score. */
+static uint32_t bias_heads(const struct position *p)
+{
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < p->n_layer; l++) n += position_layer_has_bias(p, l) ? p->n_head : 0;
+    return n;
+}
+
 static zp_status write_document(const struct bench *b, double seconds, char **json, zp_err *err)
 {
     static const char *const kv_names[] = { "f32", "bf16", "q8" }; /* by enum kv_form */
@@ -362,19 +402,25 @@ static zp_status write_document(const struct bench *b, double seconds, char **js
     zp_engine_describe(b->e, &s);
     json_build_open(&j, err);
     json_build_object(&j, NULL);
-    json_build_text(&j, "model", b->m->gguf.path);
+    json_build_text(&j, "model", b->m.gguf.path);
     json_build_text(&j, "cpu", os_cpu_model(cpu, sizeof cpu));
     json_build_text(&j, "level", s.level);
     json_build_uint(&j, "threads", s.n_threads);
     json_build_bool(&j, "exact", b->e->options.exact);
     json_build_text(&j, "kv_type", kv_names[b->e->kv.form]);
     json_build_text(&j, "mode", position_mode_name(b->filled->mode));
+    json_build_text(&j, "position_kind", b->o.position_kind ? b->o.position_kind : "own");
+    json_build_uint(&j, "position_bytes", s.position_bytes);
+    json_build_uint(&j, "rotations_per_token", s.position_done / s.tokens);
+    json_build_uint(&j, "bias_heads", bias_heads(&b->m.position));
     json_build_uint(&j, "ctx", s.n_ctx);
     json_build_uint(&j, "micro_batch", s.micro_batch);
     json_build_uint(&j, "weights_bytes", s.weights_bytes);
     json_build_uint(&j, "kv_bytes", s.kv_bytes);
     json_build_array(&j, "rows");
-    for (size_t i = 0; i < b->n_tests; i++) write_row(&j, b, &b->tests[i], &b->rows[i]);
+    for (size_t i = 0; i < b->n_tests; i++)
+        if (b->tests[i].kind != FILL || !b->o.copy_fill)
+            write_row(&j, b, &b->tests[i], &b->rows[i]);
     json_build_array_end(&j);
     json_build_real(&j, "total_seconds", seconds, 4);
     json_build_object_end(&j);
@@ -397,7 +443,7 @@ static zp_status run_bench(struct bench *b, char **json, zp_err *err)
 zp_status zp_bench_json(const zp_model *m, const zp_bench_options *options, char **json,
                         zp_err *err)
 {
-    struct bench b = { .m = m };
+    struct bench b = { .m = *m };
     if (json) *json = NULL;
     if (options) b.o = *options;
     zp_status status = run_bench(&b, json, err);

@@ -438,3 +438,27 @@ zp_status kv_table_truncate(struct kv_table *t, struct kvcache *c, uint32_t n, z
     t->length = n;
     return ZP_OK;
 }
+
+/* One micro-batch at most. */
+static zp_status repeat_tiles(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err)
+{
+    ZP_TRY(kv_table_reserve(t, c, n, 0, c->position->n_layer, err));
+    struct tile_range tiles = tiles_written(t, c, n);
+    for (uint32_t h = 0; h < c->n_heads; h++) {
+        const void *const *k = t->k + (size_t)h * t->n_tiles;
+        for (uint32_t i = tiles.begin; i < tiles.end; i++)
+            memcpy((void *)(uintptr_t)k[i], k[tiles.begin - 1], c->pages.page_bytes);
+    }
+    kv_table_commit(t, c, n);
+    return ZP_OK;
+}
+
+zp_status kv_table_repeat(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err)
+{
+    uint32_t most = c->micro_batch < KERN_TILE ? KERN_TILE : c->micro_batch / KERN_TILE * KERN_TILE;
+    for (uint32_t left = n, step; left > 0; left -= step) {
+        step = left < most ? left : most;
+        ZP_TRY(repeat_tiles(t, c, step, err));
+    }
+    return ZP_OK;
+}

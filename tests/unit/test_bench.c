@@ -301,6 +301,101 @@ static void test_planned_pages_suffice_and_are_few(void **state)
     }
 }
 
+/* ---- kinds of positions, copies -------------------------------------------------------------- */
+
+/* The files' own kinds and every other; what bench says of them. */
+static void test_position_kinds(void **state)
+{
+    (void)state;
+    static const char *const files[] = { "gguf-qwen2", "zerope-mixed", "zerope-local" };
+    static const struct {
+        const char *kind;
+        bool rotates, biases;
+    } kinds[] = { { "rope", true, false },
+                  { "none", false, false },
+                  { "alibi", false, true },
+                  { "t5", false, true },
+                  { "mlp", false, true } };
+    for (size_t i = 0; i < ZP_COUNT(files) * ZP_COUNT(kinds); i++) {
+        zp_model *m = golden_small(files[i / ZP_COUNT(kinds)]);
+        const struct position *p = &m->position;
+        size_t k = i % ZP_COUNT(kinds);
+        zp_bench_options o = options();
+        o.n_depths = o.n_batches = o.repetitions = 1;
+        o.position_kind = kinds[k].kind;
+        json_t *doc = bench(m, &o);
+        uint64_t pairs = (uint64_t)p->n_layer * p->n_kv * p->n_pair;
+        assert_string_equal(json_string_value(json_object_get(doc, "position_kind")),
+                            o.position_kind);
+        assert_int_equal(whole(doc, "rotations_per_token"), kinds[k].rotates ? pairs : 0);
+        assert_int_equal(whole(doc, "bias_heads"), kinds[k].biases ? p->n_layer * p->n_head : 0);
+        assert_int_equal(whole(doc, "position_bytes") > 0, kinds[k].rotates || kinds[k].biases);
+        assert_int_equal(json_array_size(json_object_get(doc, "rows")), 2);
+        json_decref(doc);
+        zp_model_close(m);
+    }
+}
+
+/* Copies change only how a depth is reached: whatever the steps, forms and windows. */
+static void test_depths_by_copies(void **state)
+{
+    (void)state;
+    static const char *const files[] = { "gguf-qwen2", "gguf-gemma3", "zerope-local" };
+    static const uint32_t odd[] = { 10, 100, 703 };
+    for (size_t i = 0; i < ZP_COUNT(files) * 3; i++) {
+        static const zp_kv_type types[] = { ZP_KV_F32, ZP_KV_BF16, ZP_KV_Q8 };
+        zp_model *m = golden_small(files[i / 3]);
+        zp_bench_options o = options();
+        o.repetitions = 1;
+        o.depths = odd, o.n_depths = ZP_COUNT(odd);
+        o.engine.kv_type = types[i % 3];
+        json_t *computed = bench(m, &o), *row;
+        o.copy_fill = true;
+        json_t *copied = bench(m, &o), *rows = json_object_get(copied, "rows");
+        size_t at = 0, r;
+        json_array_foreach(json_object_get(computed, "rows"), r, row)
+        {
+            static const char *const same[] = { "depth", "batch", "tokens", "weights_read_bytes",
+                                                "kv_read_bytes" };
+            if (strcmp(json_string_value(json_object_get(row, "test")), "fill") == 0) continue;
+            for (size_t k = 0; k < ZP_COUNT(same); k++)
+                assert_int_equal(whole(row, same[k]), whole(json_array_get(rows, at), same[k]));
+            at++;
+        }
+        assert_int_equal(at, json_array_size(rows));
+        json_decref(computed);
+        json_decref(copied);
+        zp_model_close(m);
+    }
+}
+
+static void test_copies_are_of_the_tile_before(void **state)
+{
+    (void)state;
+    zp_model *m = golden_small("gguf-qwen2");
+    zp_seq *s = NULL;
+    int32_t ids[128];
+    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 640, .micro_batch = 100 });
+    for (int i = 0; i < 128; i++) ids[i] = 3 + i % 50;
+    GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+    GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, ids, 128, ZP_WANT_NONE }, 1, NULL, 0, NULL, err));
+    GOLDEN_OK(kv_table_repeat(&s->kv, &e->kv, 320, err));
+    assert_int_equal(zp_seq_length(s), 448);
+    for (uint32_t h = 0; h < e->kv.n_heads; h++) {
+        const void **k = s->kv.k + (size_t)h * s->kv.n_tiles;
+        assert_memory_not_equal(k[0], k[1], e->kv.pages.page_bytes);
+        for (int i = 2; i < 7; i++) {
+            assert_ptr_not_equal(k[i], k[1]);
+            assert_memory_equal(k[i], k[1], e->kv.pages.page_bytes);
+        }
+    }
+    zp_err why = { 0 };
+    assert_int_equal(kv_table_repeat(&s->kv, &e->kv, 320, &why), ZP_BAD_INPUT); /* no room */
+    zp_seq_close(s);
+    zp_engine_close(e);
+    zp_model_close(m);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refuse(const zp_model *m, zp_bench_options o, zp_status status, const char *part)
@@ -339,6 +434,8 @@ static void test_what_cannot_be_measured_is_refused(void **state)
     REFUSE(ZP_USAGE, "at most 256", bad.batches = long_list, bad.n_batches = 300);
     REFUSE(ZP_USAGE, "10001 repetitions", bad.repetitions = 10001);
     REFUSE(ZP_USAGE, "nothing to measure", bad.no_prefill = bad.no_decode = true, bad.n_depths = 1);
+    REFUSE(ZP_USAGE, "position kind 'alib'", bad.position_kind = "alib");
+    REFUSE(ZP_USAGE, "nothing to measure", bad.no_prefill = bad.no_decode = bad.copy_fill = true);
     REFUSE(ZP_USAGE, "position mode", bad.mode = (zp_mode)9);
     REFUSE(ZP_BAD_INPUT, "depth 200 and 16 tokens do not fit into 215", bad.engine.n_ctx = 215);
     REFUSE(ZP_BAD_INPUT, "raise --ctx-size", bad.depths = far, bad.n_depths = 1);
@@ -397,6 +494,9 @@ int main(void)
         cmocka_unit_test(test_bytes_per_token_grow_by_the_pages),
         cmocka_unit_test(test_fill_reads_the_weights_once_a_micro_batch),
         cmocka_unit_test(test_planned_pages_suffice_and_are_few),
+        cmocka_unit_test(test_position_kinds),
+        cmocka_unit_test(test_depths_by_copies),
+        cmocka_unit_test(test_copies_are_of_the_tile_before),
         cmocka_unit_test(test_what_cannot_be_measured_is_refused),
         cmocka_unit_test(test_progress_ascends_and_may_stop_anywhere),
     };
