@@ -90,6 +90,7 @@ static zp_status measure(struct cli *c, const struct numbers *depths, const stru
         .batches = batches->at,
         .n_batches = batches->n,
         .repetitions = cli_u32(c, "repetitions"),
+        .separate = cli_flag(c, "separate"),
         .copy_fill = cli_flag(c, "copy-fill"),
     };
     if (strcmp(cli_text(c, "position-kind"), "own") != 0)

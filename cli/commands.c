@@ -259,6 +259,7 @@ static const struct cli_option bench_options[] = {
     LIST("batch", "LIST",
          "sequences to decode at a time: numbers, 1,4,16; they share what stands before",
          .abbr = "-npl", .preset = "1"),
+    FLAG("separate", "sequences do not share what stands before"),
     COUNT("repetitions", "N", 1, 10000, "5", "measured runs of each test, after one to warm up",
           .abbr = "-r"),
     CTX(NULL, "context length; default: as long as the tests need"),

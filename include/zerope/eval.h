@@ -37,18 +37,18 @@ ZP_API zp_status zp_ppl_json(const zp_model *m, const zp_model *base, const char
 /* bench: tokens per second of an engine on synthetic tokens, at each depth: "fill" (reaching the
  * depth from the one before it; once), "prefill" (n_prompt tokens there) and, for each number of
  * sequences, "decode" (n_predict tokens of each, one at a time; the sequences share the filled
- * part). prefill and decode: one run to warm up, then `repetitions`. Before and after each the
- * read bandwidth is measured with the same threads. JSON {model, cpu, level, threads, exact,
- * kv_type, mode, position_kind, position_bytes (angles and bias tables), rotations_per_token
- * (pairs), bias_heads (that add a value to every score), ctx, micro_batch, weights_bytes,
- * kv_bytes, rows[], total_seconds}, a row {test, depth, batch, tokens, repetitions, tps_median,
- * tps_min, tps_max, spread, seconds_median, seconds_min, cpu_seconds_median, weights_read_bytes,
- * kv_read_bytes, bytes_per_token, gbps, peak_gbps, fraction, load_average}. Of a row: tokens and
- * bytes are those of one repetition; weights_read_bytes: packed weights, once a micro-batch;
- * kv_read_bytes: pages of keys and values in reach, once a micro-batch and sequence; gbps: those
- * bytes in the median time; peak_gbps: the median bandwidth; fraction: the median of each
- * repetition's share of the bandwidth around it; spread: (longest - shortest) / median time;
- * cpu_seconds_median: of all threads. */
+ * part, unless `separate`). prefill and decode: one run to warm up, then `repetitions`. Before and
+ * after each the read bandwidth is measured with the same threads. JSON {model, cpu, level,
+ * threads, exact, kv_type, mode, position_kind, position_bytes (angles and bias tables),
+ * rotations_per_token (pairs), bias_heads (that add a value to every score), separate, ctx,
+ * micro_batch, weights_bytes, kv_bytes, rows[], total_seconds}, a row {test, depth, batch, tokens,
+ * repetitions, tps_median, tps_min, tps_max, spread, seconds_median, seconds_min,
+ * cpu_seconds_median, weights_read_bytes, kv_read_bytes, bytes_per_token, gbps, peak_gbps,
+ * fraction, load_average}. Of a row: tokens and bytes are those of one repetition;
+ * weights_read_bytes: packed weights, once a micro-batch; kv_read_bytes: pages of keys and values
+ * in reach, once a micro-batch and sequence; gbps: those bytes in the median time; peak_gbps: the
+ * median bandwidth; fraction: the median of each repetition's share of the bandwidth around it;
+ * spread: (longest - shortest) / median time; cpu_seconds_median: of all threads. */
 typedef struct zp_bench_options {
     uint32_t n_prompt;  /* default 512 */
     uint32_t n_predict; /* default 64 */
@@ -62,6 +62,7 @@ typedef struct zp_bench_options {
     /* NULL: the file's own. "rope" "none" "alibi" "t5" "mlp": all layers as if they were of that
      * kind, with made-up parameters: what the kind costs. */
     const char *position_kind;
+    bool separate;  /* each sequence has keys and values of its own, also of what stands before */
     bool copy_fill; /* depths are reached with copies of one computed tile of keys and values */
     zp_engine_options engine; /* n_ctx and kv_bytes: default what the tests need; n_seq is set */
     zp_progress progress;

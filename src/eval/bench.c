@@ -159,8 +159,9 @@ static size_t pages_needed(const struct bench *b, uint32_t micro_batch)
     size_t most = 0;
     for (size_t i = 0; i < b->n_tests; i++) {
         const struct test *t = &b->tests[i];
-        size_t own = kvcache_fork_pages(p, t->at, t->n, micro_batch) * t->batch,
-               pages = kvcache_pages_needed(p, t->at, micro_batch) + own;
+        size_t fork = b->o.separate ? kvcache_pages_needed(p, t->at + t->n, micro_batch)
+                                    : kvcache_fork_pages(p, t->at, t->n, micro_batch),
+               pages = kvcache_pages_needed(p, t->at, micro_batch) + fork * t->batch;
         if (pages > most) most = pages;
     }
     return most;
@@ -277,8 +278,10 @@ static zp_status run_once(struct bench *b, const struct test *t, double *seconds
     b->items[0] = (zp_item){ .seq = b->filled, .want = ZP_WANT_LAST };
     while (n < n_forks && status == ZP_OK) {
         status = zp_seq_fork(&b->forks[n], b->filled, t->at, err);
+        if (status != ZP_OK) break;
         b->items[n] = (zp_item){ .seq = b->forks[n], .want = ZP_WANT_LAST };
-        n += status == ZP_OK;
+        if (b->o.separate) status = kv_table_unshare(&b->forks[n]->kv, &b->e->kv, err);
+        n++;
     }
     if (status == ZP_OK && t->kind == FILL) status = fill(b, t, seconds, cpu, err);
     else if (status == ZP_OK) status = run_items(b, t, seconds, cpu, err);
@@ -413,6 +416,7 @@ static zp_status write_document(const struct bench *b, double seconds, char **js
     json_build_uint(&j, "position_bytes", s.position_bytes);
     json_build_uint(&j, "rotations_per_token", s.position_done / s.tokens);
     json_build_uint(&j, "bias_heads", bias_heads(&b->m.position));
+    json_build_bool(&j, "separate", b->o.separate);
     json_build_uint(&j, "ctx", s.n_ctx);
     json_build_uint(&j, "micro_batch", s.micro_batch);
     json_build_uint(&j, "weights_bytes", s.weights_bytes);

@@ -462,3 +462,22 @@ zp_status kv_table_repeat(struct kv_table *t, struct kvcache *c, uint32_t n, zp_
     }
     return ZP_OK;
 }
+
+zp_status kv_table_unshare(struct kv_table *t, struct kvcache *c, zp_err *err)
+{
+    size_t n = (size_t)t->n_tiles * c->n_heads, need = 0, need_open = 0;
+    for (size_t i = 0; i < n; i++) need += t->k[i] && needs_page(&c->pages, t->k[i]);
+    for (uint32_t h = 0; c->form == KV_Q8 && h < c->n_heads; h++)
+        need_open += t->open[h] && needs_page(&c->open, t->open[h]);
+    ZP_TRY(kvcache_check_free(&c->pages, need, err));
+    ZP_TRY(kvcache_check_free(&c->open, need_open, err));
+    for (size_t i = 0; i < n; i++) {
+        uint32_t tile = (uint32_t)(i % t->n_tiles);
+        if (t->k[i])
+            set_tile(c, t, i,
+                     own_page(&c->pages, t->k[i], tile ? t->k[i - 1] : NULL, run_for(tile)));
+    }
+    for (uint32_t h = 0; need_open && h < c->n_heads; h++)
+        if (t->open[h]) t->open[h] = own_page(&c->open, t->open[h], NULL, 1);
+    return ZP_OK;
+}

@@ -73,6 +73,8 @@ void kv_table_commit(struct kv_table *t, struct kvcache *c, uint32_t n);
 /* Appends n positions that are copies of the last tile: attention works as much with them. length
  * and n are whole tiles, length not 0. For measurements. */
 zp_status kv_table_repeat(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err);
+/* Copies what it shares. For measurements. */
+zp_status kv_table_unshare(struct kv_table *t, struct kvcache *c, zp_err *err);
 /* Most pages that appending n positions in micro-batches may take at a time beyond those t owns
  * now. */
 size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n);

@@ -35,7 +35,7 @@ if "llama" in name:
                       {"n_prompt": 16, "n_gen": 0, "n_depth": 64, "samples_ts": [1, 2, 9]}]))
 else:
     row = {"depth": 64, "batch": 1, "tokens": 8, "tps_median": speeds[turn],
-           "cpu_seconds_median": 0.01, "peak_gbps": 40 + turn}
+           "cpu_seconds_median": 0.01, "peak_gbps": 40 + turn, "fraction": 0.5 + turn / 10}
     print(json.dumps({"rows": [dict(row, test="fill"), dict(row, test="decode")]}))
 """
 
@@ -83,6 +83,7 @@ class Compare(unittest.TestCase):
         self.assertAlmostEqual(row["noise"][0], 1 / noise)
         self.assertAlmostEqual(row["noise"][1], noise)
         self.assertAlmostEqual(row["cpu_ratio"], 1.0)
+        self.assertAlmostEqual(row["fraction"], 0.6)
         self.assertEqual([p["read_gbps"] for p in found["pairs"]], [40, 41, 42])
         self.assertTrue(all(len(p["load"]) == 2 for p in found["pairs"]))
         self.assertEqual(found["pairs"][1]["a"][1]["tps"], 210)

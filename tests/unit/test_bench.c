@@ -267,7 +267,8 @@ static void test_fill_reads_the_weights_once_a_micro_batch(void **state)
     zp_model_close(m);
 }
 
-static void check_planned_pages(const zp_model *m, zp_kv_type type, enum kv_form form, bool full)
+static void check_planned_pages(const zp_model *m, zp_kv_type type, enum kv_form form, bool full,
+                                bool separate)
 {
     static const uint32_t deep[] = { 640, 1000 }, many[] = { 8 };
     zp_bench_options o = { .n_prompt = 600,
@@ -277,12 +278,13 @@ static void check_planned_pages(const zp_model *m, zp_kv_type type, enum kv_form
                            .batches = many,
                            .n_batches = 1,
                            .repetitions = 1,
+                           .separate = separate,
                            .engine = { .n_threads = 1, .micro_batch = 64, .kv_type = type } };
     json_t *doc = bench(m, &o);
     struct kv_plan plan = kvcache_plan(&m->position, form, 1600, 9, 64);
     assert_true(whole(doc, "kv_bytes") < kv_plan_bytes(&plan));
     /* of a full head 16 pages and, from 1000 on, 8 times those from the last one of them on */
-    plan.n_pages = (size_t)m->h.n_layer * m->h.n_kv * (16 + 8 * (22 - 15));
+    plan.n_pages = (size_t)m->h.n_layer * m->h.n_kv * (16 + 8 * (22 - (separate ? 0 : 15)));
     if (full) assert_int_equal(whole(doc, "kv_bytes"), kv_plan_bytes(&plan));
     json_decref(doc);
 }
@@ -295,8 +297,10 @@ static void test_planned_pages_suffice_and_are_few(void **state)
     static const char *const names[] = { "gguf-qwen2", "gguf-gemma3", "zerope-local" };
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         zp_model *m = golden_small(names[i]);
-        check_planned_pages(m, ZP_KV_BF16, KV_BF16, i == 0);
-        check_planned_pages(m, ZP_KV_Q8, KV_Q8, i == 0);
+        for (int separate = 0; separate < 2; separate++) {
+            check_planned_pages(m, ZP_KV_BF16, KV_BF16, i == 0, separate);
+            check_planned_pages(m, ZP_KV_Q8, KV_Q8, i == 0, separate);
+        }
         zp_model_close(m);
     }
 }
@@ -375,7 +379,8 @@ static void test_copies_are_of_the_tile_before(void **state)
     zp_model *m = golden_small("gguf-qwen2");
     zp_seq *s = NULL;
     int32_t ids[128];
-    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 640, .micro_batch = 100 });
+    zp_engine *e = golden_engine(
+        m, (zp_engine_options){ .n_ctx = 640, .n_seq = 2, .micro_batch = 100 });
     for (int i = 0; i < 128; i++) ids[i] = 3 + i % 50;
     GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
     GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, ids, 128, ZP_WANT_NONE }, 1, NULL, 0, NULL, err));
@@ -389,6 +394,15 @@ static void test_copies_are_of_the_tile_before(void **state)
             assert_memory_equal(k[i], k[1], e->kv.pages.page_bytes);
         }
     }
+    zp_seq *fork = NULL;
+    GOLDEN_OK(zp_seq_fork(&fork, s, 448, err));
+    GOLDEN_OK(kv_table_unshare(&fork->kv, &e->kv, err));
+    for (size_t i = 0; i < (size_t)e->kv.n_heads * s->kv.n_tiles; i++) {
+        if (!s->kv.k[i]) continue;
+        assert_ptr_not_equal(fork->kv.k[i], s->kv.k[i]);
+        assert_memory_equal(fork->kv.k[i], s->kv.k[i], e->kv.pages.page_bytes);
+    }
+    zp_seq_close(fork);
     zp_err why = { 0 };
     assert_int_equal(kv_table_repeat(&s->kv, &e->kv, 320, &why), ZP_BAD_INPUT); /* no room */
     zp_seq_close(s);
