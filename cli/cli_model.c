@@ -67,6 +67,7 @@ zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
         .n_threads = cli_u32(c, "threads"),
         .micro_batch = cli_u32(c, "batch-size"),
         .exact = cli_flag(c, "exact"),
+        .pin_threads = cli_flag(c, "pin"),
         .allow_unverified_mode =
             cli_has(c, "allow-unverified-mode") && cli_flag(c, "allow-unverified-mode"),
     };

@@ -56,7 +56,8 @@
     CHOICE("cpu", "LEVEL", "best|ref|avx2|avx512", "best",                                \
            "highest kernel level to use"),                                                \
     FLAG("exact", "compute with de-quantised f32 weights, f32 activations, f32 keys and " \
-                  "values")
+                  "values"),                                                              \
+    FLAG("pin", "keep every thread on a core of its own")
 #define TEMPLATE                                                                          \
     PATH("chat-template", NULL, "FILE", "file with a chat template to use instead of the model's")
 #define OFFLINE FLAG("offline", "taken for the sake of habit: zerope never uses the network here")
@@ -427,7 +428,7 @@ static const struct cli_example help_examples[] = {
 const struct cli_option cli_common_options[] = {
     FLAG("help", "show this help", .abbr = "-h", .flag_only = true),
     FLAG("json", "print one JSON document on standard output and nothing else there"),
-    COUNT("threads", "N", 0, 256, "0", "threads to compute with; 0: the processors available",
+    COUNT("threads", "N", 0, 256, "0", "threads to compute with; 0: one a core",
           .abbr = "-t"),
     FLAG("quiet", "no progress, notes or timings on stderr", .abbr = "-q"),
     FLAG("verbose", "more notes on stderr", .abbr = "-v"),

@@ -96,7 +96,7 @@ def changed_model(name, local=(), closed=()):
                 "layers": False, "folds": False, "planning_documents": [], "n_layer": d["n_layer"],
                 "n_kv": d["n_kv"], "n_pair": d["rope"]["n_pair"], "closed_gates": list(closed),
                 "local_heads": list(local), "used": len(local) + len(closed),
-                "order": [["local", *h] for h in local] + [["gate", *g] for g in closed]}
+                "order": [["local", h[0], h[1], 0] for h in local] + [["gate", *g] for g in closed]}
     plan.write_text(json.dumps(document), encoding="utf-8")
     zerope("evaporate", MODEL["smollm2"], "-f", CORPUS, "-c", 1024, "--plan", plan, "--close-all",
            "--no-fold", "--quiet", "-o", path)

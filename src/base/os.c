@@ -743,29 +743,65 @@ uint64_t os_memory_available(void)
     return left;
 }
 
-static uint32_t count_cpus(void)
+bool os_cpu_leads_core(size_t cpu)
 {
-    cpu_set_t set;
-    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                         : sysconf(_SC_NPROCESSORS_ONLN);
+    char path[96], text[256];
+    (void)snprintf(path, sizeof path,
+                   "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
+    return !read_small(path, text, sizeof text) || strtoul(text, NULL, 10) == cpu;
+}
+
+/* Whole processors that the control group grants: at least 1. */
+static uint32_t quota(void)
+{
     char text[128], *end;
-    if (read_small("/sys/fs/cgroup/cpu.max", text,
-                   sizeof text)) { /* "quota period" or "max period" */
-        uint64_t quota = strtoull(text, &end, 10);
-        uint64_t period = end == text ? 0 : strtoull(end, NULL, 10);
-        uint64_t whole = period == 0 ? 0 : (quota + period - 1) / period;
-        if (whole != 0 && whole < (uint64_t)n) n = (long)whole;
+    if (!read_small("/sys/fs/cgroup/cpu.max", text, sizeof text)) return UINT32_MAX;
+    uint64_t share = strtoull(text, &end, 10); /* "quota period" or "max period" */
+    uint64_t period = end == text ? 0 : strtoull(end, NULL, 10);
+    uint64_t whole = period == 0 ? 0 : (share + period - 1) / period;
+    return whole == 0 || whole > UINT32_MAX ? UINT32_MAX : (uint32_t)whole;
+}
+
+struct cpus {
+    uint32_t n, cores;
+};
+
+static struct cpus count_cpus(void)
+{
+    struct cpus c = { 0, 0 };
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) CPU_ZERO(&set);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &set)) continue;
+        c.n++;
+        c.cores += os_cpu_leads_core(cpu);
     }
-    return n < 1 ? 1 : (uint32_t)n;
+    uint32_t most = quota();
+    if (c.n == 0) c.n = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (c.cores == 0) c.cores = c.n; /* only second hardware threads are allowed */
+    return (struct cpus){ c.n < most ? c.n : most, c.cores < most ? c.cores : most };
+}
+
+/* Remembered: after pool_pin the calling thread itself may use one processor only. */
+static struct cpus cpus(void)
+{
+    static _Atomic uint32_t n, cores;
+    struct cpus c = { atomic_load(&n), atomic_load(&cores) };
+    if (c.n != 0 && c.cores != 0) return c;
+    c = count_cpus();
+    atomic_store(&cores, c.cores);
+    atomic_store(&n, c.n);
+    return c;
 }
 
 uint32_t os_cpu_count(void)
 {
-    /* Remembered: after pool_pin the calling thread itself may use one processor only. */
-    static _Atomic uint32_t known;
-    uint32_t n = atomic_load(&known);
-    if (n == 0) atomic_store(&known, n = count_cpus());
-    return n;
+    return cpus().n;
+}
+
+uint32_t os_core_count(void)
+{
+    return cpus().cores;
 }
 
 double os_load_average(void)

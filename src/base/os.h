@@ -71,6 +71,9 @@ uint64_t os_rss_bytes(void);
 uint64_t os_peak_rss_bytes(void);
 uint64_t os_memory_available(void);          /* bytes, cgroup limit respected */
 uint32_t os_cpu_count(void);                 /* processors this process may run on */
+uint32_t os_core_count(void);                /* cores among them: hardware threads counted once */
+/* True if it is the first of the hardware threads of its core, or if that is unknown. */
+bool os_cpu_leads_core(size_t cpu);
 double os_load_average(void);
 const char *os_cpu_model(char *out, size_t size);
 /* Folder for cached files: $XDG_CACHE_HOME/zerope or ~/.cache/zerope is decided by the CLI, not

@@ -203,19 +203,6 @@ zp_status pool_open(struct pool **out, uint32_t n_threads, zp_err *err)
     return ZP_OK;
 }
 
-/* True if `cpu` is the first of the hardware threads of its core, or if that is unknown. */
-static bool leads_core(size_t cpu)
-{
-    char path[96];
-    struct buffer text = buffer_with_max(MEM_META, 256);
-    (void)snprintf(path, sizeof path,
-                   "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
-    bool leads =
-        os_read_file(path, &text, NULL) != ZP_OK || strtoul((char *)text.data, NULL, 10) == cpu;
-    buffer_free(&text);
-    return leads;
-}
-
 /* Fills order[] with the allowed processors, one hardware thread of each core first; returns how
  * many. */
 static uint32_t order_cpus(const cpu_set_t *allowed, size_t order[CPU_SETSIZE])
@@ -223,7 +210,7 @@ static uint32_t order_cpus(const cpu_set_t *allowed, size_t order[CPU_SETSIZE])
     uint32_t n = 0;
     for (int pass = 0; pass < 2; pass++)
         for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-            if (CPU_ISSET(cpu, allowed) && leads_core(cpu) == (pass == 0)) order[n++] = cpu;
+            if (CPU_ISSET(cpu, allowed) && os_cpu_leads_core(cpu) == (pass == 0)) order[n++] = cpu;
     return n;
 }
 

@@ -91,7 +91,18 @@ double doctor_probe_read(struct doctor_probe *b, double seconds)
 
 /* ---- document -------------------------------------------------------------------------------- */
 
-static void write_cpu(struct json_build *w, uint32_t n_threads)
+struct rates {
+    double alone, cores, all; /* bytes a second: one thread, one a core, one a processor */
+    size_t bytes;
+};
+
+/* Second hardware threads of cores only where they are measured to read more. */
+static uint32_t suggested(const struct rates *r)
+{
+    return r->all > 1.05 * r->cores ? os_cpu_count() : os_core_count();
+}
+
+static void write_cpu(struct json_build *w, uint32_t n_threads, const struct rates *r)
 {
     char model[128], features[256];
     kern_cpu_features(features, sizeof features);
@@ -100,8 +111,9 @@ static void write_cpu(struct json_build *w, uint32_t n_threads)
     json_build_text(w, "features", features);
     json_build_text(w, "level", kern_level_name(kern_cpu_level()));
     json_build_uint(w, "processors", os_cpu_count());
+    json_build_uint(w, "cores", os_core_count());
     json_build_uint(w, "threads", n_threads);
-    json_build_uint(w, "threads_suggested", os_cpu_count());
+    json_build_uint(w, "threads_suggested", suggested(r));
     json_build_real(w, "load_average", os_load_average(), 4);
     json_build_object_end(w);
 }
@@ -123,20 +135,27 @@ static zp_status measure(uint32_t n_threads, double seconds, double *rate, size_
     return status;
 }
 
-static zp_status write_memory(struct json_build *w, uint32_t n_threads, bool quick, zp_err *err)
+static zp_status measure_all(struct rates *r, bool quick, zp_err *err)
 {
-    size_t bytes = 0;
-    double alone = 0, together = 0, seconds = quick ? 0.2 : 1.5;
-    ZP_TRY(measure(n_threads, seconds, &together, &bytes, err));
-    ZP_TRY(measure(1, seconds, &alone, &bytes, err));
+    double seconds = quick ? 0.2 : 1.5;
+    ZP_TRY(measure(os_core_count(), seconds, &r->cores, &r->bytes, err));
+    ZP_TRY(measure(1, seconds, &r->alone, &r->bytes, err));
+    r->all = r->cores;
+    if (os_cpu_count() == os_core_count()) return ZP_OK;
+    return measure(os_cpu_count(), seconds, &r->all, &r->bytes, err);
+}
+
+static void write_memory(struct json_build *w, const struct rates *r, double asked)
+{
     json_build_object(w, "memory");
     json_build_uint(w, "available_bytes", os_memory_available());
     json_build_uint(w, "rss_bytes", os_rss_bytes());
-    json_build_uint(w, "measured_over_bytes", bytes);
-    json_build_real(w, "read_gbps", together * 1e-9, 4);
-    json_build_real(w, "read_gbps_one_thread", alone * 1e-9, 4);
+    json_build_uint(w, "measured_over_bytes", r->bytes);
+    json_build_real(w, "read_gbps", asked * 1e-9, 4);
+    json_build_real(w, "read_gbps_one_thread", r->alone * 1e-9, 4);
+    json_build_real(w, "read_gbps_cores", r->cores * 1e-9, 4);
+    json_build_real(w, "read_gbps_processors", r->all * 1e-9, 4);
     json_build_object_end(w);
-    return ZP_OK;
 }
 
 static zp_status write_self_test(struct json_build *w, const struct kern_table *t, zp_err *err)
@@ -166,11 +185,17 @@ static zp_status write_self_test(struct json_build *w, const struct kern_table *
 static zp_status write_all(struct json_build *w, uint32_t n_threads, bool quick, zp_err *err)
 {
     struct kern_table kern;
+    struct rates rates = { 0 };
+    double asked;
+    ZP_TRY(measure_all(&rates, quick, err));
+    asked = rates.cores;
+    if (n_threads != os_core_count())
+        ZP_TRY(measure(n_threads, quick ? 0.2 : 1.5, &asked, &rates.bytes, err));
     kern_table_init(&kern, KERN_AVX512);
     json_build_object(w, NULL);
     json_build_text(w, "version", zp_version());
-    write_cpu(w, n_threads);
-    ZP_TRY(write_memory(w, n_threads, quick, err));
+    write_cpu(w, n_threads, &rates);
+    write_memory(w, &rates, asked);
     inspect_write_kernels(w, &kern);
     library_write_versions(w);
     ZP_TRY(write_self_test(w, &kern, err));
@@ -182,7 +207,7 @@ zp_status zp_doctor_json(char **json, uint32_t n_threads, bool quick, zp_err *er
 {
     struct json_build w;
     if (json) *json = NULL;
-    if (n_threads == 0) n_threads = os_cpu_count();
+    if (n_threads == 0) n_threads = os_core_count();
     ZP_FAIL_IF(n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", n_threads);
     json_build_open(&w, err);
     zp_status status = write_all(&w, n_threads, quick, err);

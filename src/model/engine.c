@@ -37,7 +37,7 @@ static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err 
                o->n_ctx, 1u << 24);
     if (o->n_seq == 0) o->n_seq = 1;
     ZP_FAIL_IF(o->n_seq > 65536, err, ZP_BAD_INPUT, "%u sequences; at most 65536", o->n_seq);
-    if (o->n_threads == 0) o->n_threads = os_cpu_count();
+    if (o->n_threads == 0) o->n_threads = os_core_count();
     ZP_FAIL_IF(o->n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", o->n_threads);
     if (o->micro_batch == 0) o->micro_batch = 512;
     ZP_FAIL_IF(o->micro_batch > 65536, err, ZP_BAD_INPUT, "micro-batch of %u tokens; at most 65536",

@@ -596,6 +596,9 @@ static void test_machine_facts_are_plausible(void **state)
     assert_true(os_now() > wall);
     assert_true(os_cpu_seconds() > cpu);
     assert_true(os_cpu_count() >= 1);
+    assert_true(os_core_count() >= 1 && os_core_count() <= os_cpu_count());
+    assert_true(os_cpu_leads_core(0)); /* the first of its core on every Linux */
+    assert_true(os_cpu_leads_core(1 << 20)); /* unknown */
     assert_true(os_rss_bytes() > 100000);
     assert_true(os_peak_rss_bytes() > 100000);
     assert_true(os_memory_available() > 1 << 20);
