@@ -76,7 +76,6 @@ ZP_API bool zp_writes_over(const char *output, const char *input);
 
 typedef struct zp_model_info {
     const char *arch, *name; /* owned by the model */
-    const char *sha256;      /* hex of the tensor table and metadata (not of all weight bytes) */
     uint64_t file_bytes, n_params;
     uint32_t n_layer, n_head, n_kv, d_head, d_model, d_ff, n_vocab;
     uint32_t n_ctx_train,
@@ -86,6 +85,9 @@ typedef struct zp_model_info {
     bool has_template, has_tokenizer;
 } zp_model_info;
 ZP_API void zp_model_describe(const zp_model *m, zp_model_info *out);
+/* Hex of a hash of keys and tensor table (not of all weight bytes); computed when first asked for,
+ * owned by the model. */
+ZP_API const char *zp_model_sha256(const zp_model *m);
 
 /* JSON document of `inspect`: metadata, per-layer position table, tokenizer, what the file tells of
  * its recipe and evidence, memory plan; options may be NULL. */

@@ -240,7 +240,7 @@ static zp_status set_keys(struct gguf_edit *e, const struct zp_model *m, const s
     if (info->n_ctx_validated)
         ZP_TRY(gguf_edit_set_u32(e, "zerope.context.validated", info->n_ctx_validated, err));
     if (!gguf_edit_find_key(e, "zerope.source.sha256"))
-        ZP_TRY(gguf_edit_set_str(e, "zerope.source.sha256", m->sha256, err));
+        ZP_TRY(gguf_edit_set_str(e, "zerope.source.sha256", zp_model_sha256(m), err));
     if (info->recipe) ZP_TRY(gguf_edit_set_str(e, "zerope.recipe", info->recipe, err));
     if (info->evidence) ZP_TRY(gguf_edit_set_str(e, "zerope.evidence", info->evidence, err));
     if (gateset_closed(set) == gateset_total(set))

@@ -351,13 +351,13 @@ static zp_status check_counts(const struct plan *p, const json_t *j, const struc
 
 static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_model *m, zp_err *err)
 {
-    const char *sha;
+    const char *sha, *own = zp_model_sha256(m);
     uint32_t used;
     p->arena.tag = MEM_EVAP;
     ZP_TRY(read_text(j, "model_sha256", &sha, err));
-    ZP_FAIL_IF(strcmp(sha, m->sha256) != 0, err, ZP_BAD_INPUT,
+    ZP_FAIL_IF(strcmp(sha, own) != 0, err, ZP_BAD_INPUT,
                "the plan was made for another model (hash %.12s, this file has %.12s)", sha,
-               m->sha256);
+               own);
     ZP_TRY(read_count(j, "ctx", 1u << 24, &p->n_ctx, err));
     ZP_TRY(read_count(j, "local_window", 1u << 24, &p->local_window, err));
     ZP_TRY(read_real(j, "budget_kl", MOST_BUDGET, &p->budget_kl, err));

@@ -74,9 +74,9 @@ zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options
 static zp_status check_scan(const struct scan *s, const struct calib *c, const zp_plan_options *o,
                             zp_err *err)
 {
-    ZP_FAIL_IF(strcmp(s->model_sha256, c->model->sha256) != 0, err, ZP_BAD_INPUT,
+    ZP_FAIL_IF(strcmp(s->model_sha256, zp_model_sha256(c->model)) != 0, err, ZP_BAD_INPUT,
                "the scan was made of another model (hash %.12s, this file has %.12s)",
-               s->model_sha256, c->model->sha256);
+               s->model_sha256, zp_model_sha256(c->model));
     ZP_FAIL_IF(
         s->n_ctx != c->n_ctx, err, ZP_BAD_INPUT,
         "the scan was measured at %u tokens, -c asks for %u: a scan holds for its own length "
@@ -399,7 +399,7 @@ static zp_status write_final(struct job *j, zp_err *err)
     struct recipe_facts facts = { .plan = &j->p,
                                   .docs = &j->c.docs,
                                   .result = &j->result,
-                                  .against = j->base ? j->base->sha256 : j->c.model->sha256,
+                                  .against = zp_model_sha256(j->base ? j->base : j->c.model),
                                   .budget_kl = j->budget,
                                   .close_all = j->o->close_all,
                                   .folded = fold_is_used(j->fold) };
@@ -428,10 +428,10 @@ static zp_status open_base(struct job *j, zp_err *err)
     ZP_TRY(gguf_get_str_or_null(&j->c.model->gguf, "zerope.source.sha256", &named, err));
     ZP_FAIL_IF(!named.data, err, ZP_BAD_INPUT,
                "%s is an original itself: it names no other, so --base has no meaning", j->model);
-    ZP_FAIL_IF(named.size != strlen(j->base->sha256) ||
-                   memcmp(named.data, j->base->sha256, named.size) != 0,
-               err, ZP_BAD_INPUT, "%s is not the original that %s names (hash %.12s, named %.12s)",
-               j->o->base, j->model, j->base->sha256, named.size >= 12 ? named.data : "(short)");
+    const char *own = zp_model_sha256(j->base);
+    ZP_FAIL_IF(!gguf_str_is(named, own), err, ZP_BAD_INPUT,
+               "%s is not the original that %s names (hash %.12s, named %.12s)", j->o->base,
+               j->model, own, named.size >= 12 ? named.data : "(short)");
     return zp_engine_open(&j->base_engine, j->base, &engine, err);
 }
 

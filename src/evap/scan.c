@@ -202,7 +202,7 @@ static zp_status measure_all(struct scan *s, struct calib *c, const zp_scan_opti
     s->local_window = o->local_window;
     s->n_windows_local = (uint32_t)c->windows.n;
     s->n_windows_kl = o->n_windows_kl < c->n_restart ? o->n_windows_kl : c->n_restart;
-    ZP_TRY(copy_text(s, &s->model_sha256, c->model->sha256, err));
+    ZP_TRY(copy_text(s, &s->model_sha256, zp_model_sha256(c->model), err));
     ZP_TRY(gateset_open(&file, &c->model->position, err));
     zp_status status = measure(s, c, o, &file, err);
     gateset_free(&file);

@@ -207,13 +207,12 @@ static zp_status check_original(struct verify *v, zp_err *err)
 {
     struct gguf_str named;
     ZP_TRY(gguf_get_str_or_null(&v->model->gguf, "zerope.source.sha256", &named, err));
-    bool same = named.size == strlen(v->base->sha256) &&
-                memcmp(named.data, v->base->sha256, named.size) == 0;
+    bool same = gguf_str_is(named, zp_model_sha256(v->base));
     enum { SHOWN = 12 }; /* digits, enough for the eye */
     char digits[SHOWN + 1] = "";
     if (named.size >= SHOWN) memcpy(digits, named.data, SHOWN);
     add_check(v, "--base is the original that the file names",
-              json_sprintf("%.12s", v->base->sha256),
+              json_sprintf("%.12s", zp_model_sha256(v->base)),
               digits[0] ? json_tree_text(digits) : json_null(),
               !named.data ? "n/a"
               : same      ? "pass"

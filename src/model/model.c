@@ -1,7 +1,7 @@
 /* model.c: opens a model file or folder and keeps what never changes.
  * Owns: mapping, hyper-parameters, position table, tokenizer, template. Does not know: engines,
  * sequences.
- * Threads: immutable after zp_model_open.
+ * Threads: immutable after zp_model_open, but for the hash, which the first to ask computes.
  * M1 a tokenizer or template that cannot be used does not stop the model from loading; asking for
  *    it tells why. */
 #include "model/model.h"
@@ -58,23 +58,42 @@ static void open_template(struct zp_model *m)
 }
 
 /* Identity of keys and tensor table: names, shapes, types, offsets; not of all weight bytes. */
-static void hash_table(struct zp_model *m)
+static void hash_table(const struct gguf *g, char hex[65])
 {
     struct sha256 s;
     sha256_init(&s);
-    for (uint32_t i = 0; i < m->gguf.n_kv; i++) {
-        sha256_update(&s, m->gguf.kvs[i].name, strlen(m->gguf.kvs[i].name) + 1);
-        sha256_update(&s, m->gguf.kvs[i].data, m->gguf.kvs[i].bytes);
+    for (uint32_t i = 0; i < g->n_kv; i++) {
+        sha256_update(&s, g->kvs[i].name, strlen(g->kvs[i].name) + 1);
+        sha256_update(&s, g->kvs[i].data, g->kvs[i].bytes);
     }
-    for (uint32_t i = 0; i < m->gguf.n_tensors; i++) {
-        const struct gguf_tensor *t = &m->gguf.tensors[i];
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
         sha256_update(&s, t->name, strlen(t->name) + 1);
         sha256_update(&s, t->ne, sizeof t->ne);
         sha256_update(&s, &t->type, sizeof t->type);
         sha256_update(&s, &t->offset, sizeof t->offset);
-        m->n_params += t->ne[0] * gguf_tensor_rows(t);
     }
-    sha256_final(&s, m->sha256);
+    sha256_final(&s, hex);
+}
+
+/* A start does not need the hash, and vocabularies of megabytes take it milliseconds. Threads that
+ * ask at once all compute it; one writes. */
+const char *zp_model_sha256(const zp_model *m)
+{
+    enum { EMPTY, WRITING, READY };
+    struct zp_model *own = (struct zp_model *)(uintptr_t)m;
+    char hex[65];
+    int state = atomic_load(&own->sha256_state);
+    if (state == READY) return m->sha256_hex;
+    hash_table(&m->gguf, hex);
+    state = EMPTY;
+    if (atomic_compare_exchange_strong(&own->sha256_state, &state, WRITING)) {
+        memcpy(own->sha256_hex, hex, sizeof hex);
+        atomic_store(&own->sha256_state, READY);
+    }
+    while (atomic_load(&own->sha256_state) != READY) {
+    }
+    return m->sha256_hex;
 }
 
 static zp_status fill(struct zp_model *m, const char *path, const zp_model_options *o, zp_err *err)
@@ -88,7 +107,8 @@ static zp_status fill(struct zp_model *m, const char *path, const zp_model_optio
     ZP_TRY(gguf_get_str_or_null(&m->gguf, "general.name", &name, err));
     m->name = arena_strndup(&m->arena, name.data ? name.data : "", name.size);
     ZP_FAIL_IF(!m->name, err, ZP_NO_MEMORY, "not enough memory for the model's name");
-    hash_table(m);
+    for (uint32_t i = 0; i < m->gguf.n_tensors; i++)
+        m->n_params += m->gguf.tensors[i].ne[0] * gguf_tensor_rows(&m->gguf.tensors[i]);
     open_tokenizer(m, o ? o->pre : NULL);
     ZP_FAIL_IF(m->tokenizer_error.code == ZP_NO_MEMORY, err, ZP_NO_MEMORY, "%s",
                m->tokenizer_error.message);
@@ -139,7 +159,6 @@ void zp_model_describe(const zp_model *m, zp_model_info *out)
     const struct hparams *h = &m->h;
     *out = (zp_model_info){ .arch = m->gguf.arch,
                             .name = m->name,
-                            .sha256 = m->sha256,
                             .file_bytes = m->gguf.file_bytes,
                             .n_params = m->n_params,
                             .n_layer = h->n_layer,

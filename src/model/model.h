@@ -3,6 +3,8 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
+#include <stdatomic.h>
+
 #include <zerope/zerope.h>
 #include "model/position.h"
 #include "model/template.h"
@@ -19,7 +21,8 @@ struct zp_model {
     char *template_text;       /* source of the chat template; NULL = none */
     struct template *template; /* NULL: none, or template_error */
     zp_err template_error;
-    char sha256[65]; /* of keys and tensor table (names, shapes, types, offsets) */
+    char sha256_hex[65]; /* what zp_model_sha256 gives, once sha256_state says so */
+    _Atomic int sha256_state;
     uint64_t n_params;
     char *name;
 };

@@ -2,6 +2,8 @@
  * say is so. */
 #include "golden.h"
 
+#include <pthread.h>
+
 #include <zerope/eval.h>
 
 #include "base/os.h"
@@ -46,7 +48,7 @@ static void test_inspect_counts_agree(void **state)
         const json_t *layers = json_object_get(doc, "position");
         size_t l, open = 0, pairs = 0;
         assert_string_equal(json_string_value(json_object_get(doc, "arch")), info.arch);
-        assert_string_equal(json_string_value(json_object_get(doc, "sha256")), info.sha256);
+        assert_string_equal(json_string_value(json_object_get(doc, "sha256")), zp_model_sha256(m));
         assert_int_equal(whole(doc, "n_layer"), info.n_layer);
         assert_int_equal(json_array_size(layers), info.n_layer);
         assert_int_equal(whole(gates, "total"), info.gates_total);
@@ -68,6 +70,27 @@ static void test_inspect_counts_agree(void **state)
         json_decref(doc);
         zp_model_close(m);
     }
+}
+
+static void *ask_hash(void *m)
+{
+    return (void *)(uintptr_t)zp_model_sha256(m);
+}
+
+/* Files written earlier name the hash, so it must not change; threads may ask at once. */
+static void test_hash_of_a_model_is_what_it_was(void **state)
+{
+    (void)state;
+    pthread_t threads[8];
+    zp_model *m = golden_small("gguf-gemma3");
+    for (int i = 0; i < 8; i++) assert_int_equal(pthread_create(&threads[i], NULL, ask_hash, m), 0);
+    for (int i = 0; i < 8; i++) {
+        void *hash;
+        assert_int_equal(pthread_join(threads[i], &hash), 0);
+        assert_string_equal(hash,
+                            "52926110eaa41b6e5a64c99883c0a28e030991c4f741c8938da0ce296da67232");
+    }
+    zp_model_close(m);
 }
 
 static void test_inspect_shows_kinds_windows_and_bases(void **state)
@@ -228,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_inspect_counts_agree),
+        cmocka_unit_test(test_hash_of_a_model_is_what_it_was),
         cmocka_unit_test(test_inspect_shows_kinds_windows_and_bases),
         cmocka_unit_test(test_inspect_lists_tensors_of_the_file),
         cmocka_unit_test(test_inspect_tells_why_there_is_no_template),

@@ -96,8 +96,9 @@ static void try_plan(const char *order, int used, const char *closed, const char
              "\"n_layer\": 2, \"n_kv\": 2, \"n_pair\": 4, \"closed\": %d, \"total\": 16, "
              "\"layers_none\": 0, \"heads_none\": 0, \"sinks\": %d, "
              "\"local_window\": 16, \"order\": %s, \"used\": %d, \"closed_gates\": %s, "
-             "\"local_heads\": %s}", model->sha256, count_of(closed), strcmp(local, "[]") ? 64 : 0,
-             order, used, closed, local);
+             "\"local_heads\": %s}",
+             zp_model_sha256(model), count_of(closed), strcmp(local, "[]") ? 64 : 0, order, used,
+             closed, local);
     write_text(text);
     if (part) {
         refuse_plan(part);
