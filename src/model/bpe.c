@@ -86,6 +86,22 @@ static zp_status intern(struct bpe *b, const void *text, size_t size, int32_t *s
     return ZP_OK;
 }
 
+/* Vocabularies list the results of merges in the order of the merges, so that the token behind the
+ * last result most often is the next one: two of three searches of a start are then enough. */
+static zp_status intern_joined(struct bpe *b, const void *text, size_t size, zp_err *err)
+{
+    size_t next_size;
+    uint32_t next = (uint32_t)b->joined + 1;
+    if (next < b->vocab->n) {
+        const uint8_t *known = vocab_get(b->vocab, VOCAB_TEXT, next, &next_size);
+        if (next_size == size && memcmp(known, text, size) == 0) {
+            b->joined = (int32_t)next;
+            return ZP_OK;
+        }
+    }
+    return intern(b, text, size, &b->joined, err);
+}
+
 zp_status bpe_init(struct bpe *b, const struct vocab *vocab, struct bpe_options options,
                    uint32_t n_merges, zp_err *err)
 {
@@ -124,13 +140,13 @@ zp_status bpe_add_merge(struct bpe *b, const char *left, size_t left_size, const
                "more merges than announced (%u)", b->n_rules);
     memcpy(text, left, left_size);
     memcpy(text + left_size, right, right_size);
-    int32_t l, r, joined;
+    int32_t l, r;
     ZP_TRY(intern(b, left, left_size, &l, err));
     ZP_TRY(intern(b, right, right_size, &r, err));
-    ZP_TRY(intern(b, text, left_size + right_size, &joined, err));
+    ZP_TRY(intern_joined(b, text, left_size + right_size, err));
     struct bpe_rule *rule = rule_slot(b, pair_key(l, r));
     if (rule->key == 0) { /* the first of equal merges has the lower rank */
-        *rule = (struct bpe_rule){ pair_key(l, r), { rank, joined } };
+        *rule = (struct bpe_rule){ pair_key(l, r), { rank, b->joined } };
         b->n_rules++;
     }
     return ZP_OK;

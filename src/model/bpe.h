@@ -32,6 +32,7 @@ struct bpe {
     struct bpe_rule *rules;
     uint64_t mask;
     uint32_t n_rules;
+    int32_t joined; /* result of the last merge */
     int32_t byte_symbol[256]; /* BPE_BYTES: symbol of each byte */
     int32_t byte_token[256];  /* BPE_CHARS: <0xNN>, TOKEN_NONE if the vocabulary has none */
 };

@@ -35,6 +35,7 @@ static zp_status read_tokens(struct tokenizer *t, const struct gguf *g, zp_err *
     ZP_TRY(check_length(scores, texts->count, err));
     ZP_FAIL_IF(scores == NULL && t->model != TOKENIZER_BPE, err, ZP_BAD_FILE,
                "key " KEY("scores") " is missing (a '%s' tokenizer needs it)", t->info.model);
+    ZP_TRY(vocab_reserve(&t->vocab, (uint32_t)texts->count, texts->bytes - 8 * texts->count, err));
     for (uint64_t i = 0; i < texts->count; i++) {
         struct gguf_str text = gguf_item_str(texts, i);
         enum token_kind kind = types == NULL ? TOKEN_NORMAL : kind_of(gguf_item_int(types, i));

@@ -32,10 +32,17 @@ static uint32_t find_slot(const struct vocab *v, enum vocab_view view, const voi
     return UINT32_MAX;
 }
 
-static zp_status grow_table(struct vocab *v, enum vocab_view view, zp_err *err)
+/* A power of two, at least twice the entries. */
+static uint32_t slots_for(uint32_t entries)
+{
+    uint32_t count = 64;
+    while (count / 2 < entries) count *= 2;
+    return count;
+}
+
+static zp_status resize_table(struct vocab *v, enum vocab_view view, uint32_t count, zp_err *err)
 {
     struct vocab_table *t = &v->table[view], old = *t;
-    uint32_t count = old.slots == NULL ? 64 : (old.mask + 1) * 2;
     uint32_t *slots = mem_zalloc(MEM_TOKENIZER, (size_t)count * sizeof *slots);
     ZP_FAIL_IF(slots == NULL, err, ZP_NO_MEMORY,
                "not enough memory for a vocabulary table (%zu bytes)",
@@ -64,7 +71,8 @@ static zp_status insert(struct vocab *v, enum vocab_view view, uint32_t id, int3
                         zp_err *err)
 {
     struct vocab_table *t = &v->table[view];
-    if (t->slots == NULL || t->used >= (t->mask + 1) / 2) ZP_TRY(grow_table(v, view, err));
+    if (t->slots == NULL) ZP_TRY(resize_table(v, view, slots_for(v->n), err));
+    if (t->used >= (t->mask + 1) / 2) ZP_TRY(resize_table(v, view, (t->mask + 1) * 2, err));
     size_t size;
     const uint8_t *text = vocab_get(v, view, id, &size);
     uint32_t at = find_slot(v, view, text, size);
@@ -78,32 +86,31 @@ static zp_status insert(struct vocab *v, enum vocab_view view, uint32_t id, int3
     return ZP_OK;
 }
 
+static zp_status resize_blob(struct vocab *v, size_t room, zp_err *err)
+{
+    uint8_t *blob = mem_resize(MEM_TOKENIZER, v->blob, room);
+    ZP_FAIL_IF(blob == NULL, err, ZP_NO_MEMORY,
+               "not enough memory for vocabulary texts (%zu bytes)", room);
+    v->blob = blob;
+    v->blob_room = room;
+    return ZP_OK;
+}
+
 static zp_status store(struct vocab *v, const void *bytes, size_t size, struct vocab_span *out,
                        zp_err *err)
 {
     ZP_FAIL_IF(size > UINT32_MAX - v->blob_size, err, ZP_BAD_FILE,
                "the vocabulary's texts are longer than 4 GiB together");
     size_t need = v->blob_size + size;
-    if (need > v->blob_room) {
-        size_t room = need + need / 2 + 256;
-        uint8_t *blob = mem_resize(MEM_TOKENIZER, v->blob, room);
-        ZP_FAIL_IF(blob == NULL, err, ZP_NO_MEMORY,
-                   "not enough memory for vocabulary texts (%zu bytes)", room);
-        v->blob = blob;
-        v->blob_room = room;
-    }
+    if (need > v->blob_room) ZP_TRY(resize_blob(v, need + need / 2 + 256, err));
     if (size > 0) memcpy(v->blob + v->blob_size, bytes, size);
     *out = (struct vocab_span){ (uint32_t)v->blob_size, (uint32_t)size };
     v->blob_size = need;
     return ZP_OK;
 }
 
-static zp_status grow_tokens(struct vocab *v, zp_err *err)
+static zp_status resize_tokens(struct vocab *v, uint32_t room, zp_err *err)
 {
-    ZP_FAIL_IF(v->n >= VOCAB_MAX_TOKENS, err, ZP_BAD_FILE, "more than %zu tokens",
-               VOCAB_MAX_TOKENS);
-    if (v->n < v->room) return ZP_OK;
-    uint32_t room = v->room == 0 ? 64 : v->room * 2;
     struct vocab_token *tokens = mem_resize(MEM_TOKENIZER, v->tokens, room * sizeof *tokens);
     ZP_FAIL_IF(tokens == NULL, err, ZP_NO_MEMORY, "not enough memory for %u tokens (%zu bytes)",
                room, room * sizeof *tokens);
@@ -112,10 +119,19 @@ static zp_status grow_tokens(struct vocab *v, zp_err *err)
     return ZP_OK;
 }
 
+zp_status vocab_reserve(struct vocab *v, uint32_t n, size_t text_bytes, zp_err *err)
+{
+    ZP_TRY(resize_tokens(v, n, err));
+    ZP_TRY(resize_blob(v, text_bytes + n, err));
+    return resize_table(v, VOCAB_TEXT, slots_for(n), err);
+}
+
 zp_status vocab_add(struct vocab *v, const void *text, size_t size, enum token_kind kind,
                     double score, zp_err *err)
 {
-    ZP_TRY(grow_tokens(v, err));
+    ZP_FAIL_IF(v->n >= VOCAB_MAX_TOKENS, err, ZP_BAD_FILE, "more than %zu tokens",
+               VOCAB_MAX_TOKENS);
+    if (v->n == v->room) ZP_TRY(resize_tokens(v, v->room == 0 ? 64 : v->room * 2, err));
     struct vocab_token *token = &v->tokens[v->n];
     *token = (struct vocab_token){ .score = score, .kind = (uint8_t)kind };
     /* A NUL follows each text, so that views of it are C strings. */

@@ -53,6 +53,9 @@ struct vocab {
     _Atomic uint8_t *whole; /* enum vocab_whole per token, after vocab_seal */
 };
 
+/* Before the first addition, where the number of tokens is known: none of the tables then grows.
+ * n <= VOCAB_MAX_TOKENS. */
+zp_status vocab_reserve(struct vocab *v, uint32_t n, size_t text_bytes, zp_err *err);
 /* Zero-initialise, then add. A text that is already there is ZP_BAD_FILE; an empty one gets an id
  * but no entry in the table. */
 zp_status vocab_add(struct vocab *v, const void *text, size_t size, enum token_kind kind,
