@@ -625,6 +625,11 @@ zp_status gguf_open_bytes(struct gguf *g, const void *data, size_t size, const c
     return status;
 }
 
+void gguf_drop_pages(const struct gguf *g)
+{
+    for (uint32_t i = 0; i < g->n_maps; i++) os_map_drop(&g->maps[i], 0, SIZE_MAX);
+}
+
 void gguf_close(struct gguf *g)
 {
     for (uint32_t i = 0; i < g->n_maps; i++) os_unmap(&g->maps[i]);

@@ -75,6 +75,9 @@ uint64_t gguf_tensor_row_bytes(const struct gguf_tensor *t); /* bytes / rows */
 /* "576 x 49152" for messages; returns out. */
 char *gguf_tensor_shape(const struct gguf_tensor *t, char *out, size_t size);
 
+/* Gives the pages of the mappings back; who looks at one again reads it from the file. */
+void gguf_drop_pages(const struct gguf *g);
+
 /* ---- building blocks shared with gguf_write.c and hfconfig.c */
 /* Checks name, type, dims and sizes of *t (G1, G3); sets bytes, and unused ne to 1. where: the
  * file, for messages. */

@@ -6,7 +6,9 @@
  * W3 rows of q and k (weights, biases, gains) stand in slot order: open pairs first, pair s in rows
  *    2s and 2s + 1.
  * W4 planned bytes = packed bytes.  W5 every tensor of the file is read here or by arch.c or
- *    position.c, or refused by name. */
+ *    position.c, or refused by name.
+ * W6 loading holds few pages of the file at a time, and none when it is done: embedding rows are
+ *    read again as they are asked for. */
 #include "model/weights.h"
 
 #include <assert.h>
@@ -255,6 +257,7 @@ zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact
 /* ---- packing --------------------------------------------------------------------------------- */
 
 struct pack_all {
+    const struct gguf *g;
     struct packing *jobs;
     size_t n_jobs;
     const struct gguf_tensor *embedding;     /* NULL when packed as the output matrix */
@@ -262,32 +265,50 @@ struct pack_all {
     _Atomic(const struct gguf_tensor *) bad; /* a tensor with a NaN or infinity */
 };
 
+/* Rows that are checked and then packed while they are in the first cache; and bytes that a worker
+ * reads until pages go back: the file must not be in memory beside its packed form. */
+enum { SLICE_ROWS = 64, DROP_BYTES = 4 << 20 };
+
+struct packer { /* one worker */
+    struct pack_all *all;
+    uint32_t thread, n_threads;
+    size_t read; /* bytes since pages went back */
+};
+
 /* W2: file rows [begin, end), whatever order they are packed in. */
-static void check_rows(struct pack_all *all, const struct gguf_tensor *t, size_t begin, size_t end)
+static void check_rows(struct packer *p, const struct gguf_tensor *t, size_t begin, size_t end)
 {
     const struct quant_traits *traits = quant_traits_find(t->type);
     size_t row_bytes = (size_t)gguf_tensor_row_bytes(t);
     for (size_t r = begin; r < end; r++)
         if (!quant_row_is_finite(traits, t->data + r * row_bytes, (size_t)t->ne[0]))
-            atomic_store(&all->bad, t);
+            atomic_store(&p->all->bad, t);
+    p->read += (end - begin) * row_bytes;
+    if (p->thread != 0 || p->read < DROP_BYTES) return;
+    gguf_drop_pages(p->all->g); /* of all workers: those that lag behind read a few again */
+    p->read = 0;
+}
+
+/* The worker's share of a tensor; job: NULL where it is only checked. */
+static void pack_share(struct packer *p, const struct gguf_tensor *t, const struct packing *job)
+{
+    size_t begin, end;
+    pool_share((size_t)gguf_tensor_rows(t), PACK_ROWS, p->thread, p->n_threads, &begin, &end);
+    for (size_t r = begin; r < end; r += SLICE_ROWS) {
+        size_t last = end - r < SLICE_ROWS ? end : r + SLICE_ROWS;
+        check_rows(p, t, r, last);
+        if (job)
+            kern_mat_pack(job->mat, t->data, t->type, job->row_map, r / PACK_ROWS,
+                          (last + PACK_ROWS - 1) / PACK_ROWS, p->all->scratch[p->thread]);
+    }
 }
 
 static void pack_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct pack_all *all = arg;
-    size_t begin, end;
-    if (all->embedding) {
-        pool_share((size_t)gguf_tensor_rows(all->embedding), 1, thread, n_threads, &begin, &end);
-        check_rows(all, all->embedding, begin, end);
-    }
-    for (size_t i = 0; i < all->n_jobs; i++) {
-        const struct packing *job = &all->jobs[i];
-        pool_share(job->mat->n_out, 16, thread, n_threads, &begin, &end);
-        check_rows(all, job->tensor, begin, end);
-        if (begin < end)
-            kern_mat_pack(job->mat, job->tensor->data, job->tensor->type, job->row_map, begin / 16,
-                          (end + 15) / 16, all->scratch[thread]);
-    }
+    struct packer p = { .all = all, .thread = thread, .n_threads = n_threads };
+    if (all->embedding) pack_share(&p, all->embedding, NULL);
+    for (size_t i = 0; i < all->n_jobs; i++) pack_share(&p, all->jobs[i].tensor, &all->jobs[i]);
 }
 
 /* Row maps of q and k of every layer (W3); NULL where the file's order already is the slot
@@ -311,10 +332,11 @@ static zp_status map_rows(const struct hparams *h, const struct position *p, str
     return ZP_OK;
 }
 
-static zp_status pack(struct weights *w, struct packing *jobs, size_t n_jobs, struct arena *work,
-                      struct pool *pool, zp_err *err)
+static zp_status pack(struct weights *w, const struct gguf *g, struct packing *jobs, size_t n_jobs,
+                      struct arena *work, struct pool *pool, zp_err *err)
 {
-    struct pack_all all = { .jobs = jobs,
+    struct pack_all all = { .g = g,
+                            .jobs = jobs,
                             .n_jobs = n_jobs,
                             .embedding = w->tied ? NULL : w->embedding };
     uint32_t n = pool_threads(pool);
@@ -417,7 +439,9 @@ static zp_status fill(struct weights *w, const struct gguf *g, const struct hpar
     ZP_FAIL_IF(!w->packed, err, ZP_NO_MEMORY, "not enough memory for %zu bytes of weights",
                w->packed_bytes);
     ZP_TRY(load_vectors(w, g, h, p, err));
-    return pack(w, jobs, job_count(h), work, pool, err);
+    ZP_TRY(pack(w, g, jobs, job_count(h), work, pool, err));
+    gguf_drop_pages(g);
+    return ZP_OK;
 }
 
 zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h,
