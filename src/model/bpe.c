@@ -75,9 +75,9 @@ static struct bpe_rule *rule_slot(const struct bpe *b, uint64_t key)
 
 static zp_status intern(struct bpe *b, const void *text, size_t size, int32_t *symbol, zp_err *err)
 {
-    *symbol = vocab_find(b->vocab, VOCAB_TEXT, text, size);
+    *symbol = vocab_find(b->vocab, text, size);
     if (*symbol != TOKEN_NONE) return ZP_OK;
-    int32_t extra = vocab_find(&b->extra, VOCAB_TEXT, text, size);
+    int32_t extra = vocab_find(&b->extra, text, size);
     if (extra == TOKEN_NONE) {
         extra = (int32_t)b->extra.n;
         ZP_TRY(vocab_add(&b->extra, text, size, TOKEN_UNDEFINED, 0.0, err));
@@ -110,13 +110,13 @@ zp_status bpe_init(struct bpe *b, const struct vocab *vocab, struct bpe_options 
                MAX_MERGES);
     uint64_t slots = 64;
     while (slots < (uint64_t)n_merges * 2) slots *= 2;
-    ZP_ALLOC(b->rules, MEM_TOKENIZER, slots, err, "merges");
-    memset(b->rules, 0, slots * sizeof *b->rules);
+    b->rules = mem_alloc_huge(MEM_TOKENIZER, slots * sizeof *b->rules);
+    ZP_FAIL_IF(b->rules == NULL, err, ZP_NO_MEMORY, "not enough memory for %u merges", n_merges);
     b->mask = slots - 1;
     for (int i = 0; i < 256; i++) {
-        char text[8];
+        size_t size = bpe_byte_text((uint8_t)i, b->byte_text[i]);
         if (options.unit == BPE_BYTES)
-            ZP_TRY(intern(b, text, bpe_byte_text((uint8_t)i, text), &b->byte_symbol[i], err));
+            ZP_TRY(intern(b, b->byte_text[i], size, &b->byte_symbol[i], err));
         b->byte_token[i] = TOKEN_NONE;
     }
     for (uint32_t id = 0; options.unit == BPE_CHARS && id < vocab->n; id++) {
@@ -166,7 +166,7 @@ zp_status bpe_add_merge_line(struct bpe *b, const char *line, size_t size, uint3
 void bpe_free(struct bpe *b)
 {
     vocab_free(&b->extra);
-    mem_free(b->rules);
+    if (b->rules) mem_free_huge(MEM_TOKENIZER, b->rules, (b->mask + 1) * sizeof *b->rules);
     b->rules = NULL;
 }
 
@@ -198,9 +198,9 @@ static zp_status split_word(const struct bpe *b, struct merger *scratch, const u
             symbol = b->byte_symbol[word[i]];
         } else {
             step = (uint32_t)char_size(word + i, size - i);
-            symbol = vocab_find(b->vocab, VOCAB_TEXT, word + i, step);
+            symbol = vocab_find(b->vocab, word + i, step);
             if (symbol == TOKEN_NONE) {
-                symbol = vocab_find(&b->extra, VOCAB_TEXT, word + i, step);
+                symbol = vocab_find(&b->extra, word + i, step);
                 symbol = symbol == TOKEN_NONE ? TOKEN_NONE : symbol + (int32_t)b->vocab->n;
             }
         }
@@ -248,12 +248,28 @@ static zp_status push_pieces(const struct bpe *b, const uint8_t *text, size_t si
     return ZP_OK;
 }
 
-/* A word that is a token most often encodes to it; whether it does is remembered per token. */
-static int32_t whole_word(const struct bpe *b, const uint8_t *word, size_t size)
+/* A word that is a token most often encodes to it; whether it does is remembered per token. Tokens
+ * that the user defined are found before any word is. */
+static zp_status whole_word(const struct bpe *b, struct merger *scratch, const uint8_t *word,
+                            size_t size, int32_t *out, zp_err *err)
 {
-    enum vocab_view view = b->options.unit == BPE_BYTES ? VOCAB_BYTES : VOCAB_TEXT;
-    int32_t id = vocab_find(b->vocab, view, word, size);
-    return is_token(b, id) ? id : TOKEN_NONE;
+    const char *text = (const char *)word;
+    if (b->options.unit == BPE_BYTES) {
+        ZP_TRY(merger_reserve(scratch, size, err));
+        char *to = (char *)scratch->symbols; /* of two bytes at most for one of the word */
+        size_t n = 0;
+        for (size_t i = 0; i < size; i++) {
+            memcpy(to + n, b->byte_text[word[i]], 2);
+            n += (uint8_t)to[n] < 0x80 ? 1 : 2;
+        }
+        text = to;
+        size = n;
+    }
+    int32_t id = vocab_find(b->vocab, text, size);
+    bool literal = b->options.unit == BPE_BYTES && id != TOKEN_NONE &&
+                   b->vocab->tokens[id].kind == TOKEN_USER_DEFINED;
+    *out = is_token(b, id) && !literal ? id : TOKEN_NONE;
+    return ZP_OK;
 }
 
 zp_status bpe_encode(const struct bpe *b, struct merger *scratch, const uint8_t *word, size_t size,
@@ -261,7 +277,8 @@ zp_status bpe_encode(const struct bpe *b, struct merger *scratch, const uint8_t 
 {
     ZP_FAIL_IF(size > MERGER_MAX_WORD, err, ZP_BAD_INPUT, "a word of %zu bytes (limit %zu)", size,
                MERGER_MAX_WORD);
-    int32_t whole = whole_word(b, word, size);
+    int32_t whole;
+    ZP_TRY(whole_word(b, scratch, word, size, &whole, err));
     enum vocab_whole known =
         whole == TOKEN_NONE ? WHOLE_NO : vocab_get_whole(b->vocab, (uint32_t)whole);
     if (whole != TOKEN_NONE && (known == WHOLE_YES || b->options.ignore_merges))

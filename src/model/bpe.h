@@ -33,11 +33,12 @@ struct bpe {
     uint64_t mask;
     uint32_t n_rules;
     int32_t joined; /* result of the last merge */
+    char byte_text[256][2];   /* BPE_BYTES: bpe_byte_text of each byte, one or two bytes */
     int32_t byte_symbol[256]; /* BPE_BYTES: symbol of each byte */
     int32_t byte_token[256];  /* BPE_CHARS: <0xNN>, TOKEN_NONE if the vocabulary has none */
 };
 
-/* vocab must be complete and outlive b; for BPE_BYTES its byte views must be indexed. */
+/* vocab must be complete and outlive b. */
 zp_status bpe_init(struct bpe *b, const struct vocab *vocab, struct bpe_options options,
                    uint32_t n_merges, zp_err *err);
 /* The next merge, in order of rank. index is for messages. */

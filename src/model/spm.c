@@ -63,7 +63,7 @@ zp_status spm_init(struct spm *s, const struct vocab *vocab, int32_t unk, zp_err
     *s = (struct spm){ .vocab = vocab, .unk = unk };
     for (int i = 0; i < 256; i++) {
         uint8_t byte = (uint8_t)i;
-        s->byte_token[i] = vocab_find(vocab, VOCAB_TEXT, &byte, 1);
+        s->byte_token[i] = vocab_find(vocab, &byte, 1);
     }
     ZP_ALLOC(s->ranks, MEM_TOKENIZER, (size_t)vocab->n, err, "token ranks");
     for (uint32_t id = 0; id < vocab->n; id++) {
@@ -86,7 +86,7 @@ void spm_free(struct spm *s)
 
 static int32_t find_text(const struct vocab *v, const uint8_t *text, size_t size)
 {
-    int32_t id = vocab_find(v, VOCAB_TEXT, text, size);
+    int32_t id = vocab_find(v, text, size);
     return id != TOKEN_NONE && is_text_token(v, (uint32_t)id) ? id : TOKEN_NONE;
 }
 

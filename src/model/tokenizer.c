@@ -98,8 +98,7 @@ void tokenizer_close(struct tokenizer *t)
     mem_free(t);
 }
 
-/* Control and user-defined tokens stand for their text as it is; they need no entry by bytes, since
- * special_split finds them before any word does. */
+/* Control and user-defined tokens stand for their text as it is. */
 static zp_status set_level_bytes(struct vocab *v, uint32_t id, uint8_t *scratch, zp_err *err)
 {
     size_t size, n;
@@ -107,8 +106,7 @@ static zp_status set_level_bytes(struct vocab *v, uint32_t id, uint8_t *scratch,
     uint8_t kind = v->tokens[id].kind;
     bool literal = kind == TOKEN_CONTROL || kind == TOKEN_UNKNOWN || kind == TOKEN_USER_DEFINED;
     if (literal || !bpe_text_bytes((const char *)text, size, scratch, &n)) return ZP_OK;
-    ZP_TRY(vocab_set_bytes(v, id, scratch, n, err));
-    return vocab_index(v, id, err);
+    return n == size ? ZP_OK : vocab_set_bytes(v, id, scratch, n, err);
 }
 
 /* scratch holds the text's size. */
@@ -165,7 +163,7 @@ static const struct { const char *name; bool sure, eot; } end_names[] = {
 
 static int32_t find_name(const struct tokenizer *t, const char *name)
 {
-    return vocab_find(&t->vocab, VOCAB_TEXT, name, strlen(name));
+    return vocab_find(&t->vocab, name, strlen(name));
 }
 
 static void mark_end(struct tokenizer *t, int32_t id)
@@ -253,7 +251,7 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
 
 int32_t tokenizer_find_token(const struct tokenizer *t, const char *text, size_t size)
 {
-    return vocab_find(&t->vocab, VOCAB_TEXT, text, size);
+    return vocab_find(&t->vocab, text, size);
 }
 
 /* ---- encoding */

@@ -237,7 +237,7 @@ static void apply_phi3_rule(struct tokenizer *t, const struct gguf *g)
             t->vocab.tokens[id].flags |= VOCAB_RSTRIP;
     }
     for (size_t i = 0; i < ZP_COUNT(exempt); i++) {
-        int32_t id = vocab_find(&t->vocab, VOCAB_TEXT, exempt[i], strlen(exempt[i]));
+        int32_t id = vocab_find(&t->vocab, exempt[i], strlen(exempt[i]));
         if (id != TOKEN_NONE) t->vocab.tokens[id].flags &= (uint8_t)~VOCAB_RSTRIP;
     }
 }

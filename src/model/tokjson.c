@@ -155,7 +155,7 @@ static zp_status read_tokens(struct json_reader *r, zp_err *err)
 
 static int32_t find_text(const struct json_reader *r, const char *text)
 {
-    return text == NULL ? TOKEN_NONE : vocab_find(&r->t->vocab, VOCAB_TEXT, text, strlen(text));
+    return text == NULL ? TOKEN_NONE : vocab_find(&r->t->vocab, text, strlen(text));
 }
 
 static zp_status require_empty(const struct json_reader *r, const char *key, zp_err *err)

@@ -20,14 +20,13 @@ static bool span_is(const struct vocab *v, struct vocab_span s, const void *text
 
 /* The slot that holds the text, or the free one where it belongs; UINT32_MAX after too many
  * probes. */
-static uint32_t find_slot(const struct vocab *v, enum vocab_view view, const void *text,
-                          size_t size)
+static uint32_t find_slot(const struct vocab *v, const void *text, size_t size)
 {
-    const struct vocab_table *t = &v->table[view];
+    const struct vocab_table *t = &v->table;
     uint32_t at = hash_text(text, size) & t->mask;
     for (uint32_t probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & t->mask) {
         uint32_t slot = t->slots[at];
-        if (slot == 0 || span_is(v, v->tokens[slot - 1].span[view], text, size)) return at;
+        if (slot == 0 || span_is(v, v->tokens[slot - 1].span[VOCAB_TEXT], text, size)) return at;
     }
     return UINT32_MAX;
 }
@@ -40,9 +39,9 @@ static uint32_t slots_for(uint32_t entries)
     return count;
 }
 
-static zp_status resize_table(struct vocab *v, enum vocab_view view, uint32_t count, zp_err *err)
+static zp_status resize_table(struct vocab *v, uint32_t count, zp_err *err)
 {
-    struct vocab_table *t = &v->table[view], old = *t;
+    struct vocab_table *t = &v->table, old = *t;
     uint32_t *slots = mem_zalloc(MEM_TOKENIZER, (size_t)count * sizeof *slots);
     ZP_FAIL_IF(slots == NULL, err, ZP_NO_MEMORY,
                "not enough memory for a vocabulary table (%zu bytes)",
@@ -52,8 +51,8 @@ static zp_status resize_table(struct vocab *v, enum vocab_view view, uint32_t co
     for (uint32_t i = 0; old.slots != NULL && i <= old.mask; i++) {
         if (old.slots[i] == 0) continue;
         size_t size;
-        const uint8_t *text = vocab_get(v, view, old.slots[i] - 1, &size);
-        uint32_t at = find_slot(v, view, text, size);
+        const uint8_t *text = vocab_get(v, VOCAB_TEXT, old.slots[i] - 1, &size);
+        uint32_t at = find_slot(v, text, size);
         if (at == UINT32_MAX) {
             mem_free(slots);
             *t = old;
@@ -67,15 +66,14 @@ static zp_status resize_table(struct vocab *v, enum vocab_view view, uint32_t co
 }
 
 /* *was = the id already there, or TOKEN_NONE after the insertion. */
-static zp_status insert(struct vocab *v, enum vocab_view view, uint32_t id, int32_t *was,
-                        zp_err *err)
+static zp_status insert(struct vocab *v, uint32_t id, int32_t *was, zp_err *err)
 {
-    struct vocab_table *t = &v->table[view];
-    if (t->slots == NULL) ZP_TRY(resize_table(v, view, slots_for(v->n), err));
-    if (t->used >= (t->mask + 1) / 2) ZP_TRY(resize_table(v, view, (t->mask + 1) * 2, err));
+    struct vocab_table *t = &v->table;
+    if (t->slots == NULL || t->used >= (t->mask + 1) / 2)
+        ZP_TRY(resize_table(v, slots_for(2 * t->used), err));
     size_t size;
-    const uint8_t *text = vocab_get(v, view, id, &size);
-    uint32_t at = find_slot(v, view, text, size);
+    const uint8_t *text = vocab_get(v, VOCAB_TEXT, id, &size);
+    uint32_t at = find_slot(v, text, size);
     ZP_FAIL_IF(at == UINT32_MAX, err, ZP_BAD_FILE,
                "the vocabulary's texts collide in the hash table: hostile file?");
     *was = (int32_t)t->slots[at] - 1;
@@ -123,7 +121,7 @@ zp_status vocab_reserve(struct vocab *v, uint32_t n, size_t text_bytes, zp_err *
 {
     ZP_TRY(resize_tokens(v, n, err));
     ZP_TRY(resize_blob(v, text_bytes + n, err));
-    return resize_table(v, VOCAB_TEXT, slots_for(n), err);
+    return resize_table(v, slots_for(n), err);
 }
 
 zp_status vocab_add(struct vocab *v, const void *text, size_t size, enum token_kind kind,
@@ -141,7 +139,7 @@ zp_status vocab_add(struct vocab *v, const void *text, size_t size, enum token_k
     token->span[VOCAB_BYTES] = token->span[VOCAB_TEXT];
     if (size > 0) {
         int32_t was;
-        ZP_TRY(insert(v, VOCAB_TEXT, v->n, &was, err));
+        ZP_TRY(insert(v, v->n, &was, err));
         ZP_FAIL_IF(was != TOKEN_NONE, err, ZP_BAD_FILE,
                    "tokens %d and %u have the same text '%.*s'", was, v->n,
                    (int)(size < 64 ? size : 64), (const char *)text);
@@ -157,13 +155,6 @@ zp_status vocab_set_bytes(struct vocab *v, uint32_t id, const void *bytes, size_
     return ZP_OK;
 }
 
-zp_status vocab_index(struct vocab *v, uint32_t id, zp_err *err)
-{
-    int32_t was;
-    return v->tokens[id].span[VOCAB_BYTES].size == 0 ? ZP_OK
-                                                     : insert(v, VOCAB_BYTES, id, &was, err);
-}
-
 zp_status vocab_seal(struct vocab *v, zp_err *err)
 {
     v->whole = mem_zalloc(MEM_TOKENIZER, v->n);
@@ -176,16 +167,16 @@ void vocab_free(struct vocab *v)
 {
     mem_free(v->tokens);
     mem_free(v->blob);
-    for (int i = 0; i < VOCAB_VIEWS; i++) mem_free(v->table[i].slots);
+    mem_free(v->table.slots);
     mem_free(v->whole);
     *v = (struct vocab){ 0 };
 }
 
-int32_t vocab_find(const struct vocab *v, enum vocab_view view, const void *text, size_t size)
+int32_t vocab_find(const struct vocab *v, const void *text, size_t size)
 {
-    if (v->table[view].slots == NULL || size == 0) return TOKEN_NONE;
-    uint32_t at = find_slot(v, view, text, size);
-    return at == UINT32_MAX ? TOKEN_NONE : (int32_t)v->table[view].slots[at] - 1;
+    if (v->table.slots == NULL || size == 0) return TOKEN_NONE;
+    uint32_t at = find_slot(v, text, size);
+    return at == UINT32_MAX ? TOKEN_NONE : (int32_t)v->table.slots[at] - 1;
 }
 
 static int hex_value(uint8_t c)

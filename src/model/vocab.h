@@ -1,5 +1,5 @@
 /* vocab.h: the tokens of one vocabulary: text, bytes they stand for, kind, score, and lookup by
- * either string. Also used to intern any other set of distinct strings.
+ * text. Also used to intern any other set of distinct strings.
  * V1 texts are distinct.  V2 spans lie inside blob.  V3 ids are 0..n-1 in order of addition. */
 #ifndef MODEL_VOCAB_H
 #define MODEL_VOCAB_H
@@ -48,8 +48,7 @@ struct vocab {
     uint32_t n, room;
     uint8_t *blob;
     size_t blob_size, blob_room;
-    struct vocab_table
-        table[VOCAB_VIEWS]; /* by text: all; by bytes: those indexed by vocab_index */
+    struct vocab_table table; /* by text */
     _Atomic uint8_t *whole; /* enum vocab_whole per token, after vocab_seal */
 };
 
@@ -63,13 +62,12 @@ zp_status vocab_add(struct vocab *v, const void *text, size_t size, enum token_k
 /* Sets what id stands for; bytes == NULL means its text. */
 zp_status vocab_set_bytes(struct vocab *v, uint32_t id, const void *bytes, size_t size,
                           zp_err *err);
-/* Makes id findable by its bytes; the first of several with equal bytes wins. */
-zp_status vocab_index(struct vocab *v, uint32_t id, zp_err *err);
 /* After the last addition. */
 zp_status vocab_seal(struct vocab *v, zp_err *err);
 void vocab_free(struct vocab *v);
 
-int32_t vocab_find(const struct vocab *v, enum vocab_view view, const void *text, size_t size);
+/* The token of the text, or TOKEN_NONE. */
+int32_t vocab_find(const struct vocab *v, const void *text, size_t size);
 
 static inline const uint8_t *vocab_get(const struct vocab *v, enum vocab_view view, uint32_t id,
                                        size_t *size)

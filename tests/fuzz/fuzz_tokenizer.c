@@ -95,7 +95,7 @@ static struct tokenizer *fixed_tokenizer(size_t kind)
     struct tokenizer *t = calloc(1, sizeof *t);
     add_common(t, models[kind]);
     for (size_t i = 0; i < ZP_COUNT(words); i++)
-        if (vocab_find(&t->vocab, VOCAB_TEXT, words[i], strlen(words[i])) == TOKEN_NONE)
+        if (vocab_find(&t->vocab, words[i], strlen(words[i])) == TOKEN_NONE)
             add_token(t, words[i], TOKEN_NORMAL, -1.0 - (double)(i * 7 % 5));
     check(finish(t, pres[kind]) == ZP_OK, "a fixed vocabulary does not open");
     return made[kind] = t;
