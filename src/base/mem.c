@@ -62,6 +62,11 @@ static void count_taken(enum mem_tag tag, size_t size)
     uint64_t top = atomic_load_explicit(&peak[tag], memory_order_relaxed);
     while (top < now && !atomic_compare_exchange_weak(&peak[tag], &top, now)) {
     }
+}
+
+static void count_allocated(enum mem_tag tag, size_t size)
+{
+    count_taken(tag, size);
     atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
 }
 
@@ -87,7 +92,7 @@ void *mem_alloc(enum mem_tag tag, size_t size)
     if (posix_memalign(&block, HEADER_BYTES, HEADER_BYTES + size) != 0) return NULL;
     struct header *h = block;
     *h = (struct header){ .magic = HEADER_MAGIC, .size = size, .tag = tag };
-    count_taken(tag, size);
+    count_allocated(tag, size);
     return (uint8_t *)h + HEADER_BYTES;
 }
 
@@ -160,8 +165,18 @@ void *mem_alloc_huge(enum mem_tag tag, size_t size)
         (void)madvise(base, pages,
                       MADV_HUGEPAGE); /* advice only: without it the memory still works */
     }
-    count_taken(tag, size);
+    count_allocated(tag, size);
     return base;
+}
+
+void mem_count_mapped(enum mem_tag tag, size_t size)
+{
+    count_taken(tag, size);
+}
+
+void mem_count_unmapped(enum mem_tag tag, size_t size)
+{
+    count_given(tag, size);
 }
 
 void mem_guard(void *p, size_t size)

@@ -44,6 +44,10 @@ void mem_free(void *p);  /* NULL is fine; the block knows its tag and size */
  * mem_free_huge(p, size). */
 void *mem_alloc_huge(enum mem_tag tag, size_t size);
 void mem_free_huge(enum mem_tag tag, void *p, size_t size);
+/* Counts bytes of a file's mapping that serve in place of memory under a tag, as if they had been
+ * allocated, and no longer. */
+void mem_count_mapped(enum mem_tag tag, size_t size);
+void mem_count_unmapped(enum mem_tag tag, size_t size);
 /* Bytes of a block from mem_alloc_huge that nobody may touch: the address sanitizer then reports
  * whoever runs over the end of a part of the block. Does nothing without it. */
 void mem_guard(void *p, size_t size);

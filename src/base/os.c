@@ -41,32 +41,36 @@ static zp_status path_status(int code)
     return wrong_path ? ZP_BAD_INPUT : ZP_IO;
 }
 
-static zp_status open_regular(const char *path, int *fd, uint64_t *size, zp_err *err)
+static zp_status open_regular(const char *path, int *fd, struct stat *st, zp_err *err)
 {
     /* O_NONBLOCK: opening a FIFO must not wait for its writer before it is refused. */
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZP_FAIL_IF(opened < 0, err, path_status(errno), "%s: cannot be opened: %s", path,
                strerror(errno));
-    struct stat st;
-    int code = fstat(opened, &st) == 0 ? 0 : errno;
-    if (code == 0 && S_ISREG(st.st_mode)) {
+    int code = fstat(opened, st) == 0 ? 0 : errno;
+    if (code == 0 && S_ISREG(st->st_mode)) {
         *fd = opened;
-        *size = (uint64_t)st.st_size;
         return ZP_OK;
     }
     close(opened);
     ZP_FAIL_IF(code != 0, err, ZP_IO, "%s: %s", path, strerror(code));
     ZP_FAIL(err, ZP_BAD_INPUT, "%s: is a %s, expected a regular file", path,
-            S_ISDIR(st.st_mode) ? "folder" : "device, pipe or socket");
+            S_ISDIR(st->st_mode) ? "folder" : "device, pipe or socket");
+}
+
+static int64_t nanoseconds(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 zp_status os_map_file(struct os_map *map, const char *path, zp_err *err)
 {
     *map = (struct os_map){ 0 };
     int fd;
-    uint64_t size;
-    ZP_TRY(open_regular(path, &fd, &size, err));
+    struct stat st;
+    ZP_TRY(open_regular(path, &fd, &st, err));
     void *data = MAP_FAILED;
+    uint64_t size = (uint64_t)st.st_size;
     int code = 0;
     if (size != 0 && size <= SIZE_MAX / 2) {
         data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -77,8 +81,10 @@ zp_status os_map_file(struct os_map *map, const char *path, zp_err *err)
                path);
     ZP_FAIL_IF(data == MAP_FAILED, err, code == ENOMEM ? ZP_NO_MEMORY : ZP_IO,
                "%s: cannot be mapped: %s", path, strerror(code));
-    map->data = data;
-    map->size = (size_t)size;
+    *map = (struct os_map){ .data = data,
+                            .size = (size_t)size,
+                            .modified = nanoseconds(st.st_mtim),
+                            .changed = nanoseconds(st.st_ctim) };
     return ZP_OK;
 }
 
@@ -86,6 +92,11 @@ void os_unmap(struct os_map *map)
 {
     if (map->data != NULL) munmap((void *)(uintptr_t)map->data, map->size);
     *map = (struct os_map){ 0 };
+}
+
+void os_map_huge(const struct os_map *map)
+{
+    (void)madvise((void *)(uintptr_t)map->data, map->size, MADV_HUGEPAGE);
 }
 
 void os_map_drop(const struct os_map *map, size_t offset, size_t size)
@@ -115,8 +126,10 @@ bool os_exists(const char *path)
 zp_status os_file_size(const char *path, uint64_t *size, zp_err *err)
 {
     int fd;
-    ZP_TRY(open_regular(path, &fd, size, err));
+    struct stat st;
+    ZP_TRY(open_regular(path, &fd, &st, err));
     close(fd);
+    *size = (uint64_t)st.st_size;
     return ZP_OK;
 }
 
@@ -170,9 +183,9 @@ zp_status os_read_file(const char *path, struct buffer *out, zp_err *err)
 zp_status os_read_regular(const char *path, struct buffer *out, zp_err *err)
 {
     int fd;
-    uint64_t size;
+    struct stat st;
     ZP_TRY(buffer_append(out, "", 0, err));
-    ZP_TRY(open_regular(path, &fd, &size, err));
+    ZP_TRY(open_regular(path, &fd, &st, err));
     zp_status status = read_all(fd, path, out, err);
     close(fd);
     return status;
@@ -226,6 +239,19 @@ zp_status os_stamp_of(const char *path, struct os_stamp *out, zp_err *err)
     *out = (struct os_stamp){ (uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size,
                               st.st_mtim.tv_sec, st.st_mtim.tv_nsec };
     return ZP_OK;
+}
+
+void os_touch(const char *path)
+{
+    (void)utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+bool os_real_path(const char *path, char *out, size_t room)
+{
+    char real[PATH_MAX];
+    if (realpath(path, real) == NULL || strlen(real) >= room) return false;
+    (void)snprintf(out, room, "%s", real);
+    return true;
 }
 
 bool os_stamp_equal(const struct os_stamp *a, const struct os_stamp *b)
@@ -366,17 +392,35 @@ zp_status os_list_files(const char *folder, char ***names, size_t *count, zp_err
     return ZP_OK;
 }
 
-zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), char *name,
-                        size_t room, zp_err *err)
+zp_status os_each_entry(const char *folder, void (*each)(void *arg, const char *name), void *arg,
+                        zp_err *err)
 {
-    name[0] = '\0';
     DIR *dir = opendir(folder);
     ZP_FAIL_IF(dir == NULL, err, path_status(errno), "%s: the folder cannot be read: %s", folder,
                strerror(errno));
-    for (struct dirent *e; name[0] == '\0' && (e = readdir(dir)) != NULL;)
-        if (wanted(e->d_name)) (void)snprintf(name, room, "%s", e->d_name);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) each(arg, e->d_name);
     closedir(dir);
     return ZP_OK;
+}
+
+struct search {
+    bool (*wanted)(const char *name);
+    char *name;
+    size_t room;
+};
+
+static void take_first(void *arg, const char *name)
+{
+    struct search *s = arg;
+    if (s->name[0] == '\0' && s->wanted(name)) (void)snprintf(s->name, s->room, "%s", name);
+}
+
+zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), char *name,
+                        size_t room, zp_err *err)
+{
+    struct search s = { wanted, name, room };
+    name[0] = '\0';
+    return os_each_entry(folder, take_first, &s, err);
 }
 
 void os_list_free(char **names, size_t count)
@@ -587,7 +631,7 @@ zp_status os_file_finish(struct os_file *f, zp_err *err)
 {
     ZP_FAIL_IF(f->fd < 0 || f->temp == NULL, err, ZP_RUN, "finishing a file that is not open");
     ZP_TRY(flush_chunk(f, err));
-    if (fsync(f->fd) != 0) return write_failed(f, errno, 0, err);
+    if (!f->unsynced && fsync(f->fd) != 0) return write_failed(f, errno, 0, err);
     int code = close(f->fd) == 0 ? 0 : errno;
     f->fd = -1;
     return code == 0 ? ZP_OK : write_failed(f, code, 0, err);
@@ -597,7 +641,7 @@ zp_status os_file_commit(struct os_file *f, zp_err *err)
 {
     if (f->fd >= 0 || f->temp == NULL) ZP_TRY(os_file_finish(f, err));
     if (rename(f->temp, f->path) != 0) return write_failed(f, errno, 0, err);
-    sync_folder(f->path);
+    if (!f->unsynced) sync_folder(f->path);
     mem_free(f->temp);
     f->temp = NULL; /* nothing left to remove */
     os_file_abort(f);
@@ -643,6 +687,19 @@ double os_cpu_seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return seconds_of(t);
+}
+
+double os_seconds_since(int64_t moment)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return 1e-9 * (double)(nanoseconds(t) - moment);
+}
+
+uint64_t os_page_faults(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_minflt : 0;
 }
 
 /* Reads a small system file whole; false if it is missing or does not fit. */

@@ -8,10 +8,18 @@
 #include "bytes.h"
 #include "status.h"
 
-struct os_map { const uint8_t *data; size_t size; };
+struct os_map {
+    const uint8_t *data;
+    size_t size;
+    /* Last change of the bytes; of bytes, name or rights (no program can set that one), as they
+     * were when it was mapped: nanoseconds since 1970. */
+    int64_t modified, changed;
+};
 /* Maps a regular file read-only. Folder, missing, empty or unreadable: error that says which. */
 zp_status os_map_file(struct os_map *map, const char *path, zp_err *err);
 void os_unmap(struct os_map *map);
+/* advise: in large pages, where the file system has them */
+void os_map_huge(const struct os_map *map);
 /* advise: pages no longer needed */
 void os_map_drop(const struct os_map *map, size_t offset, size_t size);
 
@@ -42,6 +50,12 @@ bool os_stamp_equal(const struct os_stamp *a, const struct os_stamp *b);
 /* Whether the path, links followed, lies in the folder or deeper. What is not there yet lies where
  * the nearest folder above it does. */
 bool os_is_below(const char *path, const char *folder);
+void os_touch(const char *path); /* sets its time of change to now, where that is allowed */
+/* Links followed to the end; false if there is nothing of that path, or no room for it. */
+bool os_real_path(const char *path, char *out, size_t room);
+/* Names of a folder's entries as the system gives them, "." and ".." among them. */
+zp_status os_each_entry(const char *folder, void (*each)(void *arg, const char *name), void *arg,
+                        zp_err *err);
 /* Name of an entry of the folder that is wanted, "" if there is none. */
 zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), char *name,
                         size_t room, zp_err *err);
@@ -50,7 +64,16 @@ zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), ch
  * fsync of the folder.
  * os_file_abort (also after an error) removes the temporary. ENOSPC -> ZP_NO_SPACE with needed and
  * available. */
-struct os_file { int fd; char *path, *temp; uint64_t at; uint8_t *chunk; size_t used; };
+struct os_file {
+    int fd;
+    char *path, *temp;
+    uint64_t at;
+    uint8_t *chunk;
+    size_t used;
+    /* Set after os_file_create: no wait for the disk. Without power the file may be torn under its
+     * name: only for files whose readers check each byte and can do without. */
+    bool unsynced;
+};
 zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err);
 zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err *err);
 /* Optional, before the commit: all bytes are on the disk under f->temp and can be read there. */
@@ -66,7 +89,9 @@ void os_fail_writes_after(uint64_t bytes);
 zp_status os_write_file(const char *path, const void *data, size_t size, zp_err *err);
 
 double os_now(void);                         /* seconds, monotonic */
+double os_seconds_since(int64_t moment);     /* wall clock; moment: nanoseconds since 1970 */
 double os_cpu_seconds(void);                 /* user + system time of the process */
+uint64_t os_page_faults(void);               /* of the process, without those that read a disk */
 uint64_t os_rss_bytes(void);
 uint64_t os_peak_rss_bytes(void);
 uint64_t os_memory_available(void);          /* bytes, cgroup limit respected */

@@ -196,6 +196,16 @@ static void test_counters_agree_under_threads(void **state)
     pool_close(pool);
 }
 
+static void test_mapped_bytes_count_like_memory(void **state)
+{
+    (void)state;
+    uint64_t before = live_of(MEM_WEIGHTS);
+    mem_count_mapped(MEM_WEIGHTS, 12345);
+    assert_int_equal(live_of(MEM_WEIGHTS), before + 12345);
+    mem_count_unmapped(MEM_WEIGHTS, 12345);
+    assert_int_equal(live_of(MEM_WEIGHTS), before);
+}
+
 static void test_tags_have_names(void **state)
 {
     (void)state;
@@ -217,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_strings_are_copied_to_their_end),
         cmocka_unit_test(test_arena_gives_zeroed_aligned_pieces),
         cmocka_unit_test(test_counters_agree_under_threads),
+        cmocka_unit_test(test_mapped_bytes_count_like_memory),
         cmocka_unit_test(test_tags_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

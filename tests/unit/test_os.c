@@ -77,6 +77,31 @@ static void test_mapped_file_shows_its_bytes(void **state)
     assert_null(map.data);
 }
 
+static void test_mapped_file_knows_its_times(void **state)
+{
+    (void)state;
+    struct os_map before, after;
+    put("a", "some bytes");
+    assert_int_equal(os_map_file(&before, "a", NULL), ZP_OK);
+    os_map_huge(&before);
+    assert_memory_equal(before.data, "some bytes", 10);
+    assert_true(os_seconds_since(before.modified) < 60 && os_seconds_since(before.modified) > -60);
+    /* What a program can set, and what it cannot. */
+    struct timespec old[2] = { { .tv_sec = 5 }, { .tv_sec = 1000, .tv_nsec = 7 } };
+    usleep(20000);
+    assert_int_equal(utimensat(AT_FDCWD, "a", old, 0), 0);
+    assert_int_equal(os_map_file(&after, "a", NULL), ZP_OK);
+    assert_int_equal(after.modified, 1000000000007);
+    assert_true(after.changed > before.changed);
+    os_unmap(&before);
+    os_unmap(&after);
+    os_touch("a");
+    os_touch("nowhere");
+    assert_int_equal(os_map_file(&after, "a", NULL), ZP_OK);
+    assert_true(os_seconds_since(after.modified) < 60);
+    os_unmap(&after);
+}
+
 static void test_unreadable_paths_say_what_they_are(void **state)
 {
     (void)state;
@@ -267,6 +292,39 @@ static void test_one_file_has_many_names(void **state)
 
 /* ---- folders ---- */
 
+static void count_entry(void *arg, const char *name)
+{
+    size_t *n = arg;
+    n[0]++;
+    n[1] += strcmp(name, "b") == 0;
+}
+
+static void test_each_entry_is_shown_once(void **state)
+{
+    (void)state;
+    size_t n[2] = { 0 };
+    put("a", "1");
+    put("b", "2");
+    assert_int_equal(mkdir("folder", 0777), 0);
+    assert_int_equal(os_each_entry(".", count_entry, n, NULL), ZP_OK);
+    assert_int_equal(n[0], 5); /* "." and ".." as well */
+    assert_int_equal(n[1], 1);
+    assert_int_equal(os_each_entry("nowhere", count_entry, n, NULL), ZP_BAD_INPUT);
+}
+
+static void test_real_paths_follow_links(void **state)
+{
+    (void)state;
+    char real[4096], small[8];
+    put("a", "1");
+    assert_int_equal(symlink("a", "link"), 0);
+    assert_true(os_real_path("./link", real, sizeof real));
+    assert_int_equal(real[0], '/');
+    assert_string_equal(strrchr(real, '/'), "/a");
+    assert_false(os_real_path("link", small, sizeof small));
+    assert_false(os_real_path("nowhere", real, sizeof real));
+}
+
 static void test_folders_are_made_with_their_parents(void **state)
 {
     (void)state;
@@ -356,6 +414,19 @@ static void test_file_appears_whole_at_commit(void **state)
     assert_content("out", "new text");
     assert_int_equal(os_file_write(&f, "x", 1, NULL), ZP_RUN);
     assert_int_equal(os_file_commit(&f, NULL), ZP_RUN);
+}
+
+static void test_unsynced_file_appears_whole_as_well(void **state)
+{
+    (void)state;
+    struct os_file f;
+    assert_int_equal(os_file_create(&f, "a", 5, NULL), ZP_OK);
+    f.unsynced = true;
+    assert_int_equal(os_file_write(&f, "whole", 5, NULL), ZP_OK);
+    assert_false(os_exists("a"));
+    assert_int_equal(os_file_commit(&f, NULL), ZP_OK);
+    assert_content("a", "whole");
+    assert_int_equal(count_files(), 1);
 }
 
 static void test_large_pieces_keep_their_order(void **state)
@@ -601,6 +672,11 @@ static void test_machine_facts_are_plausible(void **state)
     assert_true(os_cpu_leads_core(1 << 20)); /* unknown */
     assert_true(os_rss_bytes() > 100000);
     assert_true(os_peak_rss_bytes() > 100000);
+    uint64_t faults = os_page_faults();
+    uint8_t *pages = mem_alloc_huge(MEM_SCRATCH, 1 << 20); /* less than a huge page */
+    for (size_t i = 0; i < 1 << 20; i += 4096) pages[i] = 1;
+    assert_true(os_page_faults() > faults);
+    mem_free_huge(MEM_SCRATCH, pages, 1 << 20);
     assert_true(os_memory_available() > 1 << 20);
     assert_true(os_memory_available() < UINT64_MAX);
     assert_true(os_load_average() >= 0);
@@ -615,6 +691,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FS_TEST(test_mapped_file_shows_its_bytes),
+        FS_TEST(test_mapped_file_knows_its_times),
         FS_TEST(test_unreadable_paths_say_what_they_are),
         FS_TEST(test_reading_respects_the_limit),
         FS_TEST(test_dash_reads_standard_input),
@@ -623,10 +700,13 @@ int main(void)
         FS_TEST(test_fifo_is_read_to_its_end),
         FS_TEST(test_regular_reading_refuses_pipes_and_devices_at_once),
         FS_TEST(test_one_file_has_many_names),
+        FS_TEST(test_each_entry_is_shown_once),
+        FS_TEST(test_real_paths_follow_links),
         FS_TEST(test_folders_are_made_with_their_parents),
         FS_TEST(test_files_below_a_folder_come_sorted),
         FS_TEST(test_listing_survives_each_lack_of_memory),
         FS_TEST(test_file_appears_whole_at_commit),
+        FS_TEST(test_unsynced_file_appears_whole_as_well),
         FS_TEST(test_large_pieces_keep_their_order),
         FS_TEST(test_abort_leaves_the_old_file),
         FS_TEST(test_permissions_follow_umask_or_the_replaced_file),
