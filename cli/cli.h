@@ -182,6 +182,7 @@ zp_status cli_read_input(struct cli *c, struct text *out, bool *is_prompt);
 zp_status cli_emit(struct cli *c, json_t *doc);
 /* A document of the library (freed here): indented with --json, otherwise as tables. */
 zp_status cli_show(struct cli *c, char *document);
+zp_status cli_show_value(struct cli *c, json_t *doc); /* takes the reference */
 zp_status cli_parse_document(struct cli *c, const char *document, json_t **out);
 json_t *cli_json_text(const char *text, size_t size); /* invalid UTF-8 becomes U+FFFD */
 /* Has standard output remember why a write failed, whoever made it; before the first one. */
@@ -214,6 +215,8 @@ double cli_now(void);
 zp_status cli_open_model(struct cli *c, zp_model **out);
 zp_status cli_open_model_at(struct cli *c, const char *path, zp_model **out);
 zp_status cli_engine_options(struct cli *c, zp_engine_options *out);
+/* Folder of packed weights; NULL where there is no home. */
+const char *cli_pack_cache(void);
 zp_status cli_sampler_options(struct cli *c, zp_sampler_options *out);
 zp_status cli_mode(struct cli *c, zp_mode *out);
 /* One note on stderr when work at n_ctx tokens goes beyond what the file has evidence for or, where

@@ -246,17 +246,21 @@ zp_status cli_parse_document(struct cli *c, const char *document, json_t **out)
     return ZP_OK;
 }
 
+zp_status cli_show_value(struct cli *c, json_t *doc)
+{
+    if (c->json)
+        return cli_emit(c, doc);
+    view_document(stdout, doc);
+    json_decref(doc);
+    return ZP_OK;
+}
+
 zp_status cli_show(struct cli *c, char *document)
 {
     json_t *doc = NULL;
     zp_status st = cli_parse_document(c, document, &doc);
     zp_free(document);
-    if (st == ZP_OK && c->json)
-        return cli_emit(c, doc);
-    if (st == ZP_OK)
-        view_document(stdout, doc);
-    json_decref(doc);
-    return st;
+    return st == ZP_OK ? cli_show_value(c, doc) : st;
 }
 
 zp_status cli_check_output(struct cli *c, const char *path)

@@ -59,6 +59,19 @@ static zp_kv_type kv_type(const char *text)
                                      : ZP_KV_BF16;
 }
 
+/* As the XDG base directory specification says: a path that is not absolute is ignored. */
+const char *cli_pack_cache(void)
+{
+    static char path[4096];
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool own = cache != NULL && cache[0] == '/';
+    if (!own && (home == NULL || home[0] != '/'))
+        return NULL;
+    int n = snprintf(path, sizeof path, "%s%s/zerope/packed", own ? cache : home,
+                     own ? "" : "/.cache");
+    return n < (int)sizeof path ? path : NULL;
+}
+
 zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
 {
     static const char *const levels[] = { "best", "ref", "avx2", "avx512" };
@@ -70,6 +83,7 @@ zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
         .pin_threads = cli_flag(c, "pin"),
         .allow_unverified_mode =
             cli_has(c, "allow-unverified-mode") && cli_flag(c, "allow-unverified-mode"),
+        .pack_cache = cli_flag(c, "no-pack-cache") ? NULL : cli_pack_cache(),
     };
     for (size_t i = 0; i < CLI_COUNT(levels); i++) {
         if (strcmp(cli_text(c, "cpu"), levels[i]) == 0)

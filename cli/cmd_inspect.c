@@ -60,8 +60,16 @@ zp_status cmd_inspect(struct cli *c)
 zp_status cmd_doctor(struct cli *c)
 {
     char *json = NULL;
+    json_t *doc = NULL;
     CLI_TRY(zp_doctor_json(&json, cli_u32(c, "threads"), cli_flag(c, "quick"), &c->err));
-    return cli_show(c, json);
+    zp_status st = cli_parse_document(c, json, &doc);
+    zp_free(json);
+    if (st != ZP_OK)
+        return st;
+    const char *folder = cli_pack_cache();
+    json_object_set_new(doc, "pack_cache",
+                        folder != NULL ? cli_json_text(folder, strlen(folder)) : json_null());
+    return cli_show_value(c, doc);
 }
 
 zp_status cmd_version(struct cli *c)

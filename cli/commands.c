@@ -57,7 +57,9 @@
            "highest kernel level to use"),                                                \
     FLAG("exact", "compute with de-quantised f32 weights, f32 activations, f32 keys and " \
                   "values"),                                                              \
-    FLAG("pin", "keep every thread on a core of its own")
+    FLAG("pin", "keep every thread on a core of its own"),                                \
+    FLAG("no-pack-cache", "do not take packed weights from the cache folder, nor keep "   \
+                          "them there; doctor names the folder")
 #define TEMPLATE                                                                          \
     PATH("chat-template", NULL, "FILE", "file with a chat template to use instead of the model's")
 #define OFFLINE FLAG("offline", "taken for the sake of habit: zerope never uses the network here")
@@ -520,7 +522,7 @@ const struct cli_command cli_commands[] = {
             .fields = "files[] expected_engines[]"),
     COMMAND(quantize, "change the type of the weights", OPTIONS(quantize), .fields = "types{}"),
     COMMAND(doctor, "check this machine", OPTIONS(doctor),
-            .fields = "cpu kernels memory self_test"),
+            .fields = "cpu kernels memory self_test pack_cache"),
     COMMAND(version, "version and features", OPTIONS(version), .fields = "version"),
     COMMAND(completion, "print the completions for a shell", OPTIONS(completion),
             .fields = "shell script"),

@@ -149,6 +149,9 @@ typedef struct zp_engine_options {
         /* tests: closed pairs rotate by angle 0 instead of being skipped (I2: same bits) */
         identity_rotation;
     bool pin_threads;
+    /* Folder for packed weights, made when needed: a later engine of the same model then maps them
+     * instead of packing again. What it cannot use it does without. NULL: none */
+    const char *pack_cache;
 } zp_engine_options;
 
 ZP_API zp_status zp_engine_open(zp_engine **out, const zp_model *m,
@@ -162,6 +165,7 @@ typedef struct zp_engine_stats {
     uint64_t position_done, position_skipped; /* layer x KV head x pair x token */
     uint32_t n_threads, n_ctx, micro_batch;
     const char *level;
+    bool from_pack_cache; /* the weights were not packed, but came from options.pack_cache */
 } zp_engine_stats;
 ZP_API void zp_engine_describe(const zp_engine *e, zp_engine_stats *out);
 

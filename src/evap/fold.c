@@ -12,6 +12,7 @@
  * with a ridge towards w = 1. O1 pairs that stay open are not touched. */
 #include "evap/fold.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -76,6 +77,7 @@ static void write_rows(const struct fold *f, struct calib *c, bool folded)
     const struct position *p = &c->model->position;
     size_t d = h->d_model;
     float *mixed = f->mixed;
+    assert(!c->engine->weights.from_side_file); /* W7: a mapping is read-only */
     for (uint32_t l = 0; l < h->n_layer; l++)
         for (uint32_t head = 0; head < h->n_head; head++)
             for (uint32_t s = 0; s < p->n_pair; s++) {

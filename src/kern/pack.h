@@ -21,6 +21,9 @@
 #include "kern/quant.h"
 
 enum { PACK_ROWS = 16, PACK_BLOCK = 64 };
+/* Number of this layout together with the order in which weights.c lays out a model. Packed bytes
+ * are kept between runs (packfile.h): any change of them takes a new number. */
+enum { PACK_LAYOUT = 1 };
 
 enum kern_form { KERN_F32, KERN_F16, KERN_BF16, KERN_Q8, KERN_Q4, KERN_FORM_COUNT };
 

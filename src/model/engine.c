@@ -125,8 +125,9 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
     kern_table_init(&e->kern, level_of(e->options.level));
     ZP_TRY(pool_open(&e->pool, e->options.n_threads, err));
     if (e->options.pin_threads) ZP_TRY(pool_pin(e->pool, err));
-    ZP_TRY(
-        weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact, e->pool, err));
+    ZP_TRY(weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact,
+                        e->options.pack_cache, e->pool, err));
+    e->options.pack_cache = NULL; /* the caller's; it need not outlive the call */
     e->position = m->position;
     if (own_angles(m)) {
         ZP_ALLOC(e->angles, MEM_POSITION, m->position.n_pair, err, "angles");
@@ -214,7 +215,8 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
                               .n_threads = e->options.n_threads,
                               .n_ctx = e->options.n_ctx,
                               .micro_batch = e->options.micro_batch,
-                              .level = kern_level_name(e->kern.level) };
+                              .level = kern_level_name(e->kern.level),
+                              .from_pack_cache = e->weights.from_side_file };
 }
 
 /* ---- sequences ------------------------------------------------------------------------------- */

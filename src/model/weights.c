@@ -8,7 +8,8 @@
  * W4 planned bytes = packed bytes.  W5 every tensor of the file is read here or by arch.c or
  *    position.c, or refused by name.
  * W6 loading holds few pages of the file at a time, and none when it is done: embedding rows are
- *    read again as they are asked for. */
+ *    read again as they are asked for.
+ * W7 packed memory is the same, byte for byte, from the file and from a side file of it. */
 #include "model/weights.h"
 
 #include <assert.h>
@@ -18,6 +19,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "model/packfile.h"
 
 static const char *const mat_names[W_MAT_COUNT] = { "attn_q",   "attn_k", "attn_v",  "attn_output",
                                                     "ffn_gate", "ffn_up", "ffn_down" };
@@ -178,8 +183,8 @@ static void to_slot_order(float *values, const struct hparams *h, const struct p
     }
 }
 
-/* Takes the next place of the packed memory for row->n values; *values NULL where the file has no
- * such tensor. */
+/* Takes the next place of the packed memory for row->n values and fills it; *values NULL where the
+ * file has no such tensor. */
 static zp_status load_vector(struct weights *w, const struct gguf *g, const char *name,
                              const struct vector_row *row, uint32_t d_head, float **values,
                              bool *shared, zp_err *err)
@@ -198,6 +203,7 @@ static zp_status load_vector(struct weights *w, const struct gguf *g, const char
     *values = (float *)(void *)(w->packed + w->vectors_at);
     w->vectors_at += vector_bytes(row->n);
     assert(w->vectors_at <= w->packed_bytes); /* W4 */
+    if (w->from_side_file) return ZP_OK;      /* they are there, checked when it was written */
     quant_dequantize_row(traits, t->data, *values, (size_t)have);
     for (uint64_t i = 0; i < have; i++)
         ZP_FAIL_IF(!isfinite((*values)[i]), err, ZP_BAD_FILE,
@@ -218,7 +224,8 @@ static zp_status load_layer_vectors(struct weights *w, const struct gguf *g,
         bool shared = false;
         snprintf(name, sizeof name, "blk.%u.%s", l, rows[i].suffix);
         ZP_TRY(load_vector(w, g, name, &rows[i], h->d_head, &values, &shared, err));
-        if (values && rows[i].n_heads) to_slot_order(values, h, p, l, rows[i].n_heads, shared);
+        if (values && rows[i].n_heads && !w->from_side_file)
+            to_slot_order(values, h, p, l, rows[i].n_heads, shared);
         memcpy((uint8_t *)&w->layers[l] + rows[i].field, &values, sizeof values);
     }
     return ZP_OK;
@@ -342,7 +349,6 @@ static zp_status pack(struct weights *w, const struct gguf *g, struct packing *j
     uint32_t n = pool_threads(pool);
     size_t scratch = 64;
     for (size_t i = 0; i < n_jobs; i++) {
-        jobs[i].mat->data = w->packed + jobs[i].offset;
         size_t s = kern_mat_pack_scratch(jobs[i].mat);
         scratch = s > scratch ? s : scratch;
     }
@@ -425,39 +431,111 @@ static zp_status refuse_unknown(const struct gguf *g, const struct hparams *h, z
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zp_status fill(struct weights *w, const struct gguf *g, const struct hparams *h,
-                      const struct position *p, bool exact, struct arena *work, struct pool *pool,
-                      zp_err *err)
+/* How the matrices lie in the packed memory: forms, places and the order of their rows. */
+static uint64_t hash_layout(const struct packing *jobs, size_t n_jobs)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n_jobs; i++) {
+        const struct kern_mat *m = jobs[i].mat;
+        const uint64_t fields[] = { jobs[i].offset, m->form,  m->k_group, m->offset, m->scale_f16,
+                                    m->has_min,     m->n_out, m->n_in,    m->row_group_bytes };
+        hash = hash_xxh64(fields, sizeof fields, hash);
+        if (jobs[i].row_map)
+            hash = hash_xxh64(jobs[i].row_map, m->n_out * sizeof *jobs[i].row_map, hash);
+    }
+    return hash;
+}
+
+/* W7. Mapped pages stay the system's. Where they are small ones, memory of our own reads faster:
+ * 97 MB in 2.9 ms, but 3.4 from pages of 64 KiB and 4.7 from pages of 4 (SPEED.md). */
+static zp_status take_side_file(struct weights *w, const char *cache,
+                                const struct packfile_key *key, struct pool *pool, zp_err *err)
+{
+    struct packfile f;
+    ZP_TRY(packfile_open(&f, cache, key, pool, err));
+    w->from_side_file = true;
+    w->packed = f.small_pages ? mem_alloc_huge(MEM_WEIGHTS, w->packed_bytes) : NULL;
+    log_info("packed weights come from %s, %s", cache, w->packed ? "copied" : "mapped");
+    if (w->packed) {
+        packfile_copy(&f, key, w->packed, pool);
+        packfile_close(&f);
+    } else {
+        w->packed = (uint8_t *)(uintptr_t)f.packed;
+        w->side = f.map;
+        mem_count_mapped(MEM_WEIGHTS, w->packed_bytes);
+    }
+    return ZP_OK;
+}
+
+static void leave_side_file(const struct weights *w, const char *cache,
+                            const struct packfile_key *key, struct pool *pool)
+{
+    zp_err why = { 0 };
+    if (packfile_write(cache, key, w->packed, pool, &why) == ZP_OK)
+        log_info("packed weights are kept in %s", cache);
+    else log_info("packed weights are not kept: %s", why.message);
+}
+
+struct opening {
+    const struct gguf *g;
+    const struct hparams *h;
+    const struct position *p;
+    bool exact;
+    const char *cache;
+    struct pool *pool;
+    struct arena work; /* gone once the weights are packed */
+};
+
+static zp_status fill(struct weights *w, struct opening *o, zp_err *err)
 {
     struct packing *jobs;
-    ZP_TRY(refuse_unknown(g, h, err));
-    ZP_TRY(place(w, h, work, &jobs, err));
-    ZP_TRY(plan_all(w, g, h, exact, jobs, &w->vectors_at, err));
-    w->packed_bytes = w->vectors_at + plan_vectors(g, h);
-    ZP_TRY(map_rows(h, p, work, jobs, err));
-    w->packed = mem_alloc_huge(MEM_WEIGHTS, w->packed_bytes);
+    struct packfile_key key;
+    size_t n_jobs = job_count(o->h);
+    ZP_TRY(refuse_unknown(o->g, o->h, err));
+    ZP_TRY(place(w, o->h, &o->work, &jobs, err));
+    ZP_TRY(plan_all(w, o->g, o->h, o->exact, jobs, &w->vectors_at, err));
+    w->packed_bytes = w->vectors_at + plan_vectors(o->g, o->h);
+    ZP_TRY(map_rows(o->h, o->p, &o->work, jobs, err));
+    zp_err why = { 0 };
+    bool keep = o->cache && !o->exact && /* f32 takes eight times the file: too much to keep */
+                packfile_key_of(o->g, hash_layout(jobs, n_jobs), w->packed_bytes, &key, &why) ==
+                    ZP_OK;
+    if (keep) (void)take_side_file(w, o->cache, &key, o->pool, &why);
+    if (why.code == ZP_BAD_FILE) log_warn("%s; the weights are packed again", why.message);
+    else if (why.code != ZP_OK) log_info("weights are packed: %s", why.message);
+    if (!w->from_side_file) w->packed = mem_alloc_huge(MEM_WEIGHTS, w->packed_bytes);
     ZP_FAIL_IF(!w->packed, err, ZP_NO_MEMORY, "not enough memory for %zu bytes of weights",
                w->packed_bytes);
-    ZP_TRY(load_vectors(w, g, h, p, err));
-    ZP_TRY(pack(w, g, jobs, job_count(h), work, pool, err));
-    gguf_drop_pages(g);
+    for (size_t i = 0; i < n_jobs; i++) jobs[i].mat->data = w->packed + jobs[i].offset;
+    ZP_TRY(load_vectors(w, o->g, o->h, o->p, err));
+    if (!w->from_side_file) {
+        ZP_TRY(pack(w, o->g, jobs, n_jobs, &o->work, o->pool, err));
+        if (keep) leave_side_file(w, o->cache, &key, o->pool);
+    }
+    gguf_drop_pages(o->g);
     return ZP_OK;
 }
 
 zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h,
-                       const struct position *p, bool exact, struct pool *pool, zp_err *err)
+                       const struct position *p, bool exact, const char *cache, struct pool *pool,
+                       zp_err *err)
 {
-    struct arena work = { .tag = MEM_META };
+    struct opening o = { g, h, p, exact, cache, pool, { .tag = MEM_META } };
     memset(w, 0, sizeof *w);
-    zp_status status = fill(w, g, h, p, exact, &work, pool, err);
-    arena_free(&work);
+    zp_status status = fill(w, &o, err);
+    arena_free(&o.work);
     if (status != ZP_OK) weights_free(w);
     return status;
 }
 
 void weights_free(struct weights *w)
 {
-    if (w->packed) mem_free_huge(MEM_WEIGHTS, w->packed, w->packed_bytes);
+    if (w->side.data) {
+        mem_count_unmapped(MEM_WEIGHTS, w->packed_bytes);
+        os_unmap(&w->side);
+    } else if (w->packed) {
+        mem_free_huge(MEM_WEIGHTS, w->packed, w->packed_bytes);
+    }
     arena_free(&w->arena);
     memset(w, 0, sizeof *w);
 }

@@ -25,6 +25,8 @@ struct weights {
     bool tied;
     uint8_t *packed;                 /* all packed matrices, then gains and biases; huge pages */
     size_t packed_bytes, vectors_at; /* vectors_at: where the next gain goes while loading */
+    struct os_map side;              /* the side file, where packed lies in it: read-only then */
+    bool from_side_file;             /* mapped, or copied from there */
     struct arena arena;              /* the layer table */
 };
 
@@ -37,8 +39,10 @@ struct weights_inputs {
 /* Bytes of `packed`, and what products read (for plans). */
 zp_status weights_plan(const struct gguf *g, const struct hparams *h, bool exact, uint64_t *bytes,
                        struct weights_inputs *reads, zp_err *err);
+/* cache: folder of packed side files, or NULL. */
 zp_status weights_open(struct weights *w, const struct gguf *g, const struct hparams *h,
-                       const struct position *p, bool exact, struct pool *pool, zp_err *err);
+                       const struct position *p, bool exact, const char *cache, struct pool *pool,
+                       zp_err *err);
 void weights_free(struct weights *w);
 /* Row id of the embedding as f32 (d_model), unscaled. */
 void weights_embed(const struct weights *w, uint32_t id, float *out);

@@ -13,6 +13,7 @@ Its head may say, one per line:
   # glob                  lines of NAME.out are patterns; a line `...` stands for any lines
   # timeout: 60           seconds (default 60)
 Variables: DATA (tests/data), TOOLS (tests/cli), SMOLLM2 and GEMMA3 (models), ROOT (the repository).
+There is no cache folder (XDG_CACHE_HOME is no folder): a case that wants one names it.
 --rewrite writes NAME.out from what the case printed; read the diff before a commit.
 Exit code 1 when a case fails.
 """
@@ -60,6 +61,7 @@ def environment(binary, folder):
     env["PATH"] = os.path.join(folder, "bin") + os.pathsep + env["PATH"]
     env["DATA"] = os.path.join(ROOT, "tests", "data")
     env["TOOLS"], env["ROOT"], env["LC_ALL"] = HERE, ROOT, "C.UTF-8"
+    env["XDG_CACHE_HOME"] = "/dev/null"
     env["SMOLLM2"] = os.path.join(models_folder(), "smollm2-135m-instruct-q4_1.gguf")
     env["GEMMA3"] = os.path.join(models_folder(), "gemma3-270m-q4_k_m.gguf")
     return env

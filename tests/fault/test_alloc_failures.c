@@ -4,6 +4,7 @@
 
 #include <zerope/eval.h>
 
+#include "in_folder.h"
 #include "model/engine.h"
 
 /* Allocations of PCRE2 for machine code of two expressions (14 in 10.42). */
@@ -82,6 +83,39 @@ static zp_status call_exact_engine(struct fixture *f, zp_err *why)
     zp_status status = zp_engine_open(&e, f->m, &o, why);
     zp_engine_close(e);
     return status;
+}
+
+static zp_status call_cached_engine(void *arg, zp_err *why)
+{
+    struct fixture *f = arg;
+    zp_engine *e = NULL;
+    zp_engine_options o = { .n_ctx = 200, .n_threads = 2, .pack_cache = in_folder("cache") };
+    zp_status status = zp_engine_open(&e, f->m, &o, why);
+    if (status != ZP_OK) assert_null(e);
+    zp_engine_close(e);
+    return status;
+}
+
+static zp_status call_caching_engine(void *arg, zp_err *why)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", in_folder("cache"));
+    assert_int_equal(system(command), 0);
+    return call_cached_engine(arg, why);
+}
+
+/* Without memory for a side file, an engine packs its weights and keeps none. */
+static void check_cached_engine(struct fixture *f)
+{
+    struct fail_call c = { .what = "zp_engine_open, side file written",
+                           .run = call_caching_engine,
+                           .arg = f,
+                           .may_do_without = 5 };
+    fail_each(&c, 20);
+    c.what = "zp_engine_open, side file read";
+    c.run = call_cached_engine;
+    c.may_do_without = 1;
+    fail_each(&c, 13);
 }
 
 static zp_status call_seq(struct fixture *f, zp_err *why)
@@ -278,6 +312,7 @@ static void check_model(const char *path)
     f.s = NULL; /* these calls leave the sequence alone */
     check_call(&f, "zp_engine_open", call_engine, 15);
     check_call(&f, "zp_engine_open exact", call_exact_engine, 10);
+    check_cached_engine(&f);
     check_call(&f, "zp_seq_open", call_seq, 2);
     check_call(&f, "zp_inspect_json", call_inspect, 5);
     check_call(&f, "zp_logits_json", call_logits, 5);
@@ -344,5 +379,5 @@ int main(void)
         cmocka_unit_test(test_calls_without_a_model),
     };
     fail_watch_jansson();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

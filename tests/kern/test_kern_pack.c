@@ -1,6 +1,8 @@
 /* test_kern_pack.c: dispatch, packed weights and places of activations. */
 #include "kern_cases.h"
 
+#include "base/hash.h"
+
 static void test_every_operation_has_an_implementation_at_every_level(void **state)
 {
     (void)state;
@@ -65,6 +67,40 @@ static void test_packing_loses_nothing_of_any_type(void **state)
             for (size_t row = 0; row < rows; row++) assert_row(&c, row, row);
             free_mat(&c);
         }
+    }
+}
+
+/* Packed bytes are kept between versions of the program (packfile.h). When this test fails, and
+ * rightly so, PACK_LAYOUT takes a new number: files of the old one are then left alone. */
+static void test_bytes_are_those_of_the_layout_number(void **state)
+{
+    (void)state;
+    static const struct { uint32_t type; uint64_t hash; } rows[] = {
+        { QUANT_F32, 0x9aad69aa6cf4f009u },
+        { QUANT_F16, 0x561d2385865a5253u },
+        { QUANT_BF16, 0xf37abe4802abaed3u },
+        { QUANT_Q4_0, 0x82c86f189ad0560du },
+        { QUANT_Q4_1, 0x3cd7fc7d9ffcd1f0u },
+        { QUANT_Q5_0, 0x7b0a74cba70bc0abu },
+        { QUANT_Q5_1, 0xe27875a7b1cb6473u },
+        { QUANT_Q8_0, 0x5dbcbd72d7c102b9u },
+        { QUANT_Q2_K, 0xb49bb1380951bf7au },
+        { QUANT_Q3_K, 0xf8cf735606d05f62u },
+        { QUANT_Q4_K, 0x8d8d8c4eb9e02ad2u },
+        { QUANT_Q5_K, 0x8be4a7ee9ed69db3u },
+        { QUANT_Q6_K, 0x914a9a8d99ddd5b8u },
+        { QUANT_IQ4_NL, 0x8b17393b74ef50bau },
+        { QUANT_IQ4_XS, 0xa1bd57d529a56ea6u },
+        { QUANT_MXFP4, 0xbd790219de618932u },
+    };
+    assert_int_equal(PACK_LAYOUT, 1);
+    for (size_t i = 0; i < ZP_COUNT(rows); i++) {
+        struct rng r = seeded("layout");
+        const struct quant_traits *t = quant_traits_find(rows[i].type);
+        struct case_mat c = make_mat(&r, t, 20, 2 * (t->block < 48 ? 48 : t->block), false, false);
+        uint64_t hash = hash_xxh64(c.m.data, kern_mat_bytes(&c.m), 0);
+        if (hash != rows[i].hash) fail_msg("%s: 0x%016llxu", t->name, (unsigned long long)hash);
+        free_mat(&c);
     }
 }
 
@@ -152,6 +188,7 @@ int main(void)
         cmocka_unit_test(test_every_operation_has_an_implementation_at_every_level),
         cmocka_unit_test(test_level_mask_limits_the_table),
         cmocka_unit_test(test_packing_loses_nothing_of_any_type),
+        cmocka_unit_test(test_bytes_are_those_of_the_layout_number),
         cmocka_unit_test(test_row_map_and_partial_ranges_pack_the_chosen_rows),
         cmocka_unit_test(test_set_row_replaces_that_row_only),
         cmocka_unit_test(test_impossible_matrices_are_refused_by_name),

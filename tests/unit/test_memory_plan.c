@@ -2,8 +2,11 @@
  * byte by byte and tag by tag; a running sequence takes no memory (I5). */
 #include "golden.h"
 
+#include "in_folder.h"
+
 #include "base/mem.h"
 #include "model/engine.h"
+#include "model/packfile.h"
 
 static const char *const models[] = { "gguf-llama-yarn",     "gguf-granite",  "gguf-gemma3",
                                       "gguf-qwen2",          "gguf-qwen3",    "gguf-llama-closed",
@@ -18,7 +21,7 @@ static const zp_engine_options options[] = {
     { .n_ctx = 128, .n_threads = 2, .kv_bytes = 5000000 },
 };
 
-static void check_plan(const char *name, const zp_model *m, zp_engine_options o)
+static void check_plan_once(const char *name, const zp_model *m, zp_engine_options o)
 {
     struct mem_stats before, after;
     struct engine_plan plan;
@@ -47,6 +50,18 @@ static void check_plan(const char *name, const zp_model *m, zp_engine_options o)
     zp_engine_close(e);
     mem_stats_read(&after);
     for (int t = 0; t < MEM_TAG_COUNT; t++) assert_int_equal(after.live[t], before.live[t]);
+}
+
+/* Weights that are packed, packed and kept, mapped from the cache folder, and copied from there. */
+static void check_plan(const char *name, const zp_model *m, zp_engine_options o)
+{
+    check_plan_once(name, m, o);
+    o.pack_cache = in_folder("cache");
+    for (int i = 0; i < 3; i++) {
+        packfile_pretend_small_pages(i == 2);
+        check_plan_once(name, m, o);
+    }
+    packfile_pretend_small_pages(false);
 }
 
 static void test_planned_bytes_are_counted_bytes(void **state)
@@ -144,5 +159,5 @@ int main(void)
         cmocka_unit_test(test_closed_model_takes_no_position_memory),
         cmocka_unit_test(test_running_takes_no_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
