@@ -1,6 +1,7 @@
 /* same_bits.h: the comparisons of I1 (the bits of a sequence's hidden states depend on its tokens
- * only), for any model: micro-batches, threads, ragged batches, pieces, forks, truncation. Rows
- * are the stream after the last layer, (n, d_model): logits are a function of one row. */
+ * only), for any model: micro-batches, threads, ragged batches, pieces, forks, truncation, reuse,
+ * snapshots. Rows are the stream after the last layer, (n, d_model): logits are a function of one
+ * row. */
 #ifndef TESTS_SAME_BITS_H
 #define TESTS_SAME_BITS_H
 
@@ -208,6 +209,86 @@ static inline void bits_truncate(const struct same_bits *b, const size_t *points
         zp_seq_close(s);
     }
     zp_engine_close(e);
+}
+
+static inline zp_seq *bits_salted(zp_engine *e, uint64_t salt)
+{
+    zp_seq *s = NULL;
+    GOLDEN_OK(zp_seq_open(&s, e, &(zp_seq_options){ .salt = salt }, err));
+    return s;
+}
+
+/* A sequence that begins with what another has computed goes on as the whole, while the other lives
+ * (even salts) and when it has gone; a fork of it does too. Under pressure: the points together are
+ * more than the pages hold. */
+static inline void bits_reuse(const struct same_bits *b, const size_t *points, size_t n_points,
+                              size_t more)
+{
+    zp_engine_options o = b->options;
+    o.n_seq = 3;
+    o.prefix_cache = true;
+    zp_engine *e = golden_engine(b->m, o);
+    for (size_t k = 0; k < n_points; k++) {
+        size_t n = points[k], reused;
+        assert_true(n + more <= b->n);
+        zp_seq *first = bits_salted(e, k), *second = bits_salted(e, k), *fork = NULL;
+        bits_append(e, first, b->ids, n, b->room);
+        bits_compare(b, b->room, 0, n, "computed for others up to", n);
+        if (k % 2) zp_seq_close(first);
+        GOLDEN_OK(zp_seq_reuse(second, b->ids, n + more, &reused, err));
+        assert_int_equal(reused, n / 64 * 64);
+        assert_int_equal(zp_seq_length(second), reused);
+        GOLDEN_OK(zp_seq_fork(&fork, second, (uint32_t)reused, err));
+        bits_append(e, second, b->ids + reused, n + more - reused, b->room);
+        bits_compare(b, b->room, reused, n + more - reused, "reused up to", n);
+        bits_append(e, fork, b->ids + reused, n + more - reused, b->room);
+        bits_compare(b, b->room, reused, n + more - reused, "fork of what was reused up to", n);
+        zp_seq_close(fork);
+        if (k % 2 == 0) {
+            bits_append(e, first, b->ids + n, more, b->room);
+            bits_compare(b, b->room, n, more, "reused by others up to", n);
+            zp_seq_close(first);
+        }
+        zp_seq_close(second);
+    }
+    zp_engine_stats stats;
+    zp_engine_describe(e, &stats);
+    assert_true(stats.tokens_reused > 0 && stats.prefix_tiles > 0);
+    zp_engine_close(e);
+}
+
+/* A sequence saved at a point goes on as the whole when it is restored, in its own engine and in
+ * one with other threads, micro-batches and context; so does one that was cut before it was saved,
+ * and what reused its tiles. */
+static inline void bits_restore(const struct same_bits *b, const char *path, const size_t *points,
+                                size_t n_points, size_t more)
+{
+    zp_engine_options o = b->options, other = b->options;
+    o.n_seq = 2;
+    other.n_threads = 3;
+    other.micro_batch = 50;
+    other.n_ctx += 100;
+    other.prefix_cache = true;
+    zp_engine *e[] = { golden_engine(b->m, o), golden_engine(b->m, other) };
+    for (size_t k = 0; k < 2 * n_points; k++) {
+        size_t n = points[k / 2], over = k % 2 ? more : 0;
+        assert_true(n + more <= b->n);
+        zp_seq *s = bits_seq(e[0]);
+        bits_append(e[0], s, b->ids, n, b->room);
+        if (over) bits_append(e[0], s, b->ids + 1, over, b->room);
+        GOLDEN_OK(zp_seq_truncate(s, (uint32_t)n, err));
+        GOLDEN_OK(zp_seq_save(s, path, err));
+        zp_seq_close(s);
+        for (size_t i = 0; i < 2; i++) {
+            GOLDEN_OK(zp_seq_restore(&s, e[i], path, err));
+            assert_int_equal(zp_seq_length(s), n);
+            bits_append(e[i], s, b->ids + n, more, b->room);
+            bits_compare(b, b->room, n, more, "restored at", n);
+            zp_seq_close(s);
+        }
+    }
+    zp_engine_close(e[0]);
+    zp_engine_close(e[1]);
 }
 
 #endif

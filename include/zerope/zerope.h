@@ -14,7 +14,7 @@
  * (and on its sequences) must not overlap; models and tokenizer calls are free to. Strings
  * returned as char * are released with zp_free. Same bits: the logits of a sequence depend only
  * on its tokens, the model file, the kernel level, the exact flag, the KV type and the position
- * mode. */
+ * mode, not on what was reused. */
 #ifndef ZEROPE_ZEROPE_H
 #define ZEROPE_ZEROPE_H
 
@@ -152,6 +152,8 @@ typedef struct zp_engine_options {
     /* Folder for packed weights, made when needed: a later engine of the same model then maps them
      * instead of packing again. What it cannot use it does without. NULL: none */
     const char *pack_cache;
+    bool prefix_cache; /* full pages stay, while there is room, for sequences that begin alike
+                          (zp_seq_reuse) */
 } zp_engine_options;
 
 ZP_API zp_status zp_engine_open(zp_engine **out, const zp_model *m,
@@ -161,7 +163,8 @@ ZP_API void zp_engine_close(zp_engine *e);
 typedef struct zp_engine_stats {
     uint64_t weights_bytes, kv_bytes, scratch_bytes, position_bytes; /* planned = counted */
     uint64_t kv_bytes_per_token;                                     /* at n_ctx, all heads */
-    uint64_t tokens;                                                 /* computed so far */
+    uint64_t tokens, tokens_reused; /* computed; taken over by zp_seq_reuse, so far */
+    uint64_t prefix_tiles, prefix_evictions; /* kept now, 64 tokens each; given up so far */
     uint64_t position_done, position_skipped; /* layer x KV head x pair x token */
     uint32_t n_threads, n_ctx, micro_batch;
     const char *level;
@@ -172,14 +175,32 @@ ZP_API void zp_engine_describe(const zp_engine *e, zp_engine_stats *out);
 typedef struct zp_seq_options {
     zp_mode mode;
     uint64_t position_offset; /* tests: index of the first token */
+    uint64_t salt; /* sequences of other salts share no cached prefix: one for each tenant */
 } zp_seq_options;
 ZP_API zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options,
                              zp_err *err);
 ZP_API void zp_seq_close(zp_seq *s);
 ZP_API uint32_t zp_seq_length(const zp_seq *s);
+typedef struct zp_seq_info {
+    uint32_t length;
+    const int32_t *ids; /* (length), until the sequence changes */
+    zp_mode mode;       /* the one it runs in: never auto */
+    uint64_t position_offset, salt;
+} zp_seq_info;
+ZP_API void zp_seq_describe(const zp_seq *s, zp_seq_info *out);
+/* An empty sequence takes over the longest beginning of ids that the engine's prefix cache holds: a
+ * multiple of 64 tokens, less than n, so that something is left to compute. *reused: how many, 0
+ * without a cache. The same bits as computing them. */
+ZP_API zp_status zp_seq_reuse(zp_seq *s, const int32_t *ids, size_t n, size_t *reused, zp_err *err);
 /* A new sequence that shares the first n tokens (pages shared, copied on write). */
 ZP_API zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err);
 ZP_API zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err);
+/* Writes the sequence to a file: complete under its name, or not there. */
+ZP_API zp_status zp_seq_save(const zp_seq *s, const char *path, zp_err *err);
+/* A new sequence that goes on where the saved one stood, with its mode, offset and salt: the same
+ * bits, in any engine of the same model, KV type, exact flag and kernel level (ZP_BAD_INPUT in
+ * others). A damaged file is refused (ZP_BAD_FILE). */
+ZP_API zp_status zp_seq_restore(zp_seq **out, zp_engine *e, const char *path, zp_err *err);
 
 typedef enum zp_want { ZP_WANT_NONE, ZP_WANT_LAST, ZP_WANT_ALL } zp_want;
 typedef struct zp_item {

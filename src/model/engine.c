@@ -1,4 +1,4 @@
-/* engine.c: places a model for execution, keeps its sequences, and cuts batches into micro-batches.
+/* engine.c: places a model for execution and cuts batches into micro-batches.
  * Owns: weights in kernel layout, KV pages, scratch, the worker pool. Does not know: text,
  * sampling, sockets.
  * Threads: one caller at a time.
@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "model/scratch.h"
+#include "model/seq.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -57,7 +58,7 @@ static enum kv_form form_of(zp_kv_type type)
 static struct kv_plan plan_kv(const struct zp_model *m, zp_engine_options *o)
 {
     struct kv_plan plan = kvcache_plan(&m->position, form_of(o->kv_type), o->n_ctx, o->n_seq,
-                                       o->micro_batch);
+                                       o->micro_batch, o->prefix_cache);
     if (o->kv_bytes == 0) o->kv_bytes = kv_plan_bytes(&plan);
     kv_plan_fit(&plan, o->kv_bytes);
     return plan;
@@ -92,6 +93,7 @@ zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct eng
                          .reads = out->reads };
     scratch_plan(&f, &out->scratch, &out->position);
     out->scratch += own_scratch(o);
+    if (o->prefix_cache) out->scratch += prefix_plan(&m->position, out->pages.n_pages);
     out->position += own_angles(m);
     return ZP_OK;
 }
@@ -200,16 +202,19 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
 {
     const struct position *p = &e->model->position;
     struct kv_plan one =
-        kvcache_plan(p, e->kv.form, e->options.n_ctx, 1, e->options.micro_batch);
+        kvcache_plan(p, e->kv.form, e->options.n_ctx, 1, e->options.micro_batch, false);
     uint64_t kv = e->kv.pages.n_pages * e->kv.pages.page_bytes +
                   e->kv.open.n_pages * e->kv.open.page_bytes;
     *out = (zp_engine_stats){ .weights_bytes = e->weights.packed_bytes,
                               .kv_bytes = kv,
-                              .scratch_bytes =
-                                  e->forward.scratch_bytes + own_scratch(&e->options),
+                              .scratch_bytes = e->forward.scratch_bytes +
+                                               own_scratch(&e->options) + e->kv.prefix.bytes,
                               .position_bytes = e->forward.position_bytes + own_angles(e->model),
                               .kv_bytes_per_token = one.n_pages * one.page_bytes / e->options.n_ctx,
                               .tokens = e->tokens,
+                              .tokens_reused = e->tokens_reused,
+                              .prefix_tiles = e->kv.prefix.n_used,
+                              .prefix_evictions = e->kv.prefix.n_evicted,
                               .position_done = e->position_done,
                               .position_skipped = e->position_skipped,
                               .n_threads = e->options.n_threads,
@@ -217,100 +222,6 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
                               .micro_batch = e->options.micro_batch,
                               .level = kern_level_name(e->kern.level),
                               .from_pack_cache = e->weights.from_side_file };
-}
-
-/* ---- sequences ------------------------------------------------------------------------------- */
-
-static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode *mode, zp_err *err)
-{
-    const struct position *p = &e->model->position;
-    ZP_FAIL_IF((int)asked < 0 || (int)asked > ZP_MODE_AUTO, err, ZP_USAGE,
-               "position mode %d is unknown", (int)asked);
-    *mode = asked == ZP_MODE_FULL ? p->mode_default : asked;
-    if (*mode == ZP_MODE_AUTO) {
-        bool longer = p->auto_threshold != 0 && e->options.n_ctx > p->auto_threshold;
-        *mode = !longer ? ZP_MODE_FULL : p->has_half ? ZP_MODE_HALF : ZP_MODE_ZERO;
-    }
-    ZP_FAIL_IF(*mode == ZP_MODE_HALF && !p->has_half, err, ZP_BAD_INPUT,
-               "the file stores no plan for position mode half (key zerope.position.half_pairs)");
-    ZP_FAIL_IF(*mode != ZP_MODE_FULL && !p->verified[*mode] && !e->options.allow_unverified_mode,
-               err, ZP_BAD_INPUT,
-               "the file carries no passing evidence for position mode %s; --allow-unverified-mode "
-               "runs it all the same",
-               position_mode_name(*mode));
-    return ZP_OK;
-}
-
-/* mode: resolved. */
-static zp_status open_seq(zp_seq **out, zp_engine *e, zp_mode mode, uint64_t offset, zp_err *err)
-{
-    struct zp_seq *s = mem_zalloc(MEM_META, sizeof *s);
-    ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for a sequence");
-    s->engine = e;
-    s->mode = mode;
-    s->offset = offset;
-    zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
-    if (status == ZP_OK && e->kv.form == KV_Q8 &&
-        !(s->ids = mem_array(MEM_META, e->options.n_ctx, sizeof *s->ids)))
-        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
-                             "not enough memory for the ids of a sequence");
-    if (status != ZP_OK) {
-        zp_seq_close(s);
-        return status;
-    }
-    *out = s;
-    return ZP_OK;
-}
-
-zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options, zp_err *err)
-{
-    *out = NULL;
-    zp_mode mode;
-    ZP_TRY(resolve_mode(e, options ? options->mode : ZP_MODE_FULL, &mode, err));
-    return open_seq(out, e, mode, options ? options->position_offset : 0, err);
-}
-
-void zp_seq_close(zp_seq *s)
-{
-    if (!s) return;
-    kv_table_free(&s->kv, &s->engine->kv);
-    mem_free(s->ids);
-    mem_free(s);
-}
-
-uint32_t zp_seq_length(const zp_seq *s)
-{
-    return s->kv.length + s->n_pending;
-}
-
-zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
-{
-    *out = NULL;
-    ZP_FAIL_IF(n > zp_seq_length(s), err, ZP_BAD_INPUT,
-               "cannot share %u positions of a sequence of %u", n, zp_seq_length(s));
-    ZP_TRY(open_seq(out, s->engine, s->mode, s->offset, err)); /* a mode that was allowed once */
-    struct kvcache *c = &s->engine->kv;
-    uint32_t cut = kv_table_cut(&s->kv, c, n < s->kv.length ? n : s->kv.length);
-    zp_status status = kv_table_share(&(*out)->kv, &s->kv, c, cut, err);
-    if (status != ZP_OK) {
-        zp_seq_close(*out);
-        *out = NULL;
-        return status;
-    }
-    if (s->ids) memcpy((*out)->ids, s->ids, n * sizeof *s->ids);
-    (*out)->n_pending = n - cut;
-    return ZP_OK;
-}
-
-zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err)
-{
-    ZP_FAIL_IF(n > zp_seq_length(s), err, ZP_BAD_INPUT,
-               "cannot truncate a sequence of %u positions to %u", zp_seq_length(s), n);
-    struct kvcache *c = &s->engine->kv;
-    uint32_t cut = kv_table_cut(&s->kv, c, n < s->kv.length ? n : s->kv.length);
-    ZP_TRY(kv_table_truncate(&s->kv, c, cut, err));
-    s->n_pending = n - cut;
-    return ZP_OK;
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -344,11 +255,21 @@ static zp_status check_item(const struct zp_engine *e, const struct engine_job *
     return ZP_OK;
 }
 
+/* Whether the job computes what the model is: what a prefix tree may keep. */
+static bool is_plain(const struct zp_engine *e, const struct engine_job *job)
+{
+    bool all_layers = job->layer_end == 0 || job->layer_end == e->model->h.n_layer;
+    return job->layer_begin == 0 && all_layers && !job->x_in && !e->forward.gates &&
+           !e->forward.windows;
+}
+
 /* Everything that can be refused, before any work (E3). */
 static zp_status check_job(const struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
     size_t rows = 0, pages = 0, open = 0;
     ZP_FAIL_IF(!job->items && job->n_items, err, ZP_USAGE, "the list of items is missing");
+    ZP_FAIL_IF(e->options.prefix_cache && !is_plain(e, job), err, ZP_USAGE,
+               "an engine with a prefix cache computes whole layers of the model as it is");
     for (size_t i = 0; i < job->n_items; i++) {
         ZP_TRY(check_item(e, job, i, err));
         rows += item_rows(&job->items[i]);
@@ -360,8 +281,8 @@ static zp_status check_job(const struct zp_engine *e, const struct engine_job *j
     ZP_FAIL_IF(rows > (job->logits ? job->rows_room : 0), err, ZP_USAGE,
                "%zu logit rows wanted, room for %zu%s", rows, job->rows_room,
                job->logits ? "" : " at NULL");
-    ZP_TRY(kvcache_check_free(&e->kv.pages, pages, err));
-    ZP_TRY(kvcache_check_free(&e->kv.open, open, err));
+    ZP_TRY(pagepool_check(&e->kv.pages, pages, err));
+    ZP_TRY(pagepool_check(&e->kv.open, open, err));
     return ZP_OK;
 }
 
@@ -384,7 +305,7 @@ static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, str
             e->runs[(*n_runs)++] =
                 (struct forward_run){ .kv = &item->seq->kv,
                                       .ids = item->ids + at->token,
-                                      .seq_ids = item->seq->ids,
+                                      .seq = item->seq,
                                       .first = item->seq->kv.length,
                                       .n = n,
                                       .n_wanted = item->want == ZP_WANT_ALL ? n : last,
@@ -412,8 +333,11 @@ static void commit(struct zp_engine *e, size_t n_runs)
 {
     for (size_t i = 0; i < n_runs; i++) {
         const struct forward_run *run = &e->runs[i];
-        if (run->seq_ids) memmove(run->seq_ids + run->first, run->ids, run->n * sizeof *run->ids);
-        kv_table_commit(run->kv, &e->kv, run->n);
+        zp_seq *s = run->seq;
+        memmove(s->ids + run->first, run->ids, run->n * sizeof *run->ids);
+        kv_table_commit(&s->kv, &e->kv, run->n);
+        if (run->first / KERN_TILE != s->kv.length / KERN_TILE) /* a tile is full */
+            seq_keep_prefix(s);
     }
 }
 

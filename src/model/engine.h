@@ -17,16 +17,16 @@ struct zp_engine {
     struct kvcache kv;
     struct forward forward;
     struct forward_run *runs; /* (micro_batch) */
-    uint64_t tokens, position_done, position_skipped;
+    uint64_t tokens, tokens_reused, position_done, position_skipped;
 };
 
 struct zp_seq {
     struct zp_engine *engine;
     struct kv_table kv;
-    int32_t *ids;       /* (n_ctx) of 8-bit caches, or NULL */
+    int32_t *ids;       /* (n_ctx) */
     uint32_t n_pending; /* tokens behind kv.length that are to be computed again (settle) */
     zp_mode mode; /* resolved: full, zero or half */
-    uint64_t offset;
+    uint64_t offset, salt;
 };
 
 /* A run over all or some layers. x_in: rows at layer_begin (all tokens, d_model) or NULL; x_out:

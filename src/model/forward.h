@@ -11,7 +11,7 @@
 struct forward_run {
     struct kv_table *kv;
     const int32_t *ids; /* (n) */
-    int32_t *seq_ids;   /* the sequence's own, kept by the engine; or NULL */
+    zp_seq *seq;        /* the engine's; unknown here */
     uint32_t first, n;  /* index in the sequence of the first token; tokens */
     uint32_t staged;    /* 8-bit KV: where its full tiles begin in forward.staged */
     uint32_t n_wanted;  /* the stream after the last layer is wanted of the last so many */

@@ -4,23 +4,12 @@
 #ifndef MODEL_KVCACHE_H
 #define MODEL_KVCACHE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include "base/mem.h"
 #include "kern/kern.h"
+#include "model/pagepool.h"
 #include "model/position.h"
+#include "model/prefix.h"
 
 enum kv_form { KV_F32, KV_BF16, KV_Q8 };
-
-/* Pages of one kind: memory, reference counts and who is free. */
-struct page_pool {
-    uint8_t *memory; /* n_pages * page_bytes */
-    size_t page_bytes, n_pages, n_free;
-    uint64_t *free_bits; /* bit i % 64 of word i / 64: page i is free */
-    uint32_t *refs;      /* (n_pages) */
-    size_t look;         /* no word before it has a free page */
-};
 
 struct kvcache {
     enum kv_form form;
@@ -28,6 +17,7 @@ struct kvcache {
     uint32_t n_heads;             /* n_layer * n_kv */
     uint32_t micro_batch;         /* most positions reserved at a time */
     const struct position *position;
+    struct prefix prefix; /* empty unless it was asked for */
 };
 
 /* Pages and page tables of one sequence: arrays by (layer * n_kv + kv) then tile. */
@@ -47,9 +37,10 @@ size_t kvcache_fork_pages(const struct position *p, uint32_t at, uint32_t n, uin
 struct kv_plan {
     size_t page_bytes, n_pages; /* pages: at most */
     size_t open_bytes, n_open;
+    bool prefix; /* a prefix tree comes with it */
 };
 struct kv_plan kvcache_plan(const struct position *p, enum kv_form form, uint32_t n_ctx,
-                            uint32_t n_seq, uint32_t micro_batch);
+                            uint32_t n_seq, uint32_t micro_batch, bool prefix);
 uint64_t kv_plan_bytes(const struct kv_plan *plan);
 /* Fewer or more pages, as fit into the budget. */
 void kv_plan_fit(struct kv_plan *plan, uint64_t budget);
@@ -59,6 +50,17 @@ zp_status kvcache_open(struct kvcache *c, const struct position *p, enum kv_form
 void kvcache_free(struct kvcache *c);
 /* Bytes of the pages in reach of queries at positions [at, at + n), in layers [0, layer_end). */
 uint64_t kvcache_bytes_seen(const struct kvcache *c, uint32_t layer_end, uint32_t at, uint32_t n);
+
+/* Tiles of a windowed head that a sequence of `at` positions needs: those before `sinks` for ever,
+ * those from `first` on for its next query; nobody needs [sinks, gone) any more. 0 without a
+ * window. */
+struct kv_reach {
+    bool windowed;
+    uint32_t sinks, gone, first;
+};
+struct kv_reach kvcache_reach(const struct kvcache *c, uint32_t head, uint32_t at);
+/* Tiles that have pages at a length: all touched, or the full ones of an 8-bit cache. */
+uint32_t kvcache_tiles(const struct kvcache *c, uint32_t length);
 
 zp_status kv_table_open(struct kv_table *t, const struct kvcache *c, uint32_t n_ctx, zp_err *err);
 void kv_table_free(struct kv_table *t, struct kvcache *c);
@@ -80,7 +82,6 @@ zp_status kv_table_unshare(struct kv_table *t, struct kvcache *c, zp_err *err);
 size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n);
 /* Open pages that appending n positions may take. */
 size_t kv_table_open_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n);
-zp_status kvcache_check_free(const struct page_pool *p, size_t need, zp_err *err);
 /* to: empty table of the same cache; shares the first n positions. Fails where a window has given
  * them back. */
 zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struct kvcache *c,
@@ -88,5 +89,14 @@ zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struc
 zp_status kv_table_truncate(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err);
 /* The largest length <= n that t can be cut to or shared at: below n inside a closed 8-bit tile. */
 uint32_t kv_table_cut(const struct kv_table *t, const struct kvcache *c, uint32_t n);
+static inline size_t kv_table_at(const struct kv_table *t, uint32_t head, uint32_t tile)
+{
+    return (size_t)head * t->n_tiles + tile;
+}
+/* The table's reference to a page, in the place of `at`. */
+void kv_table_set(struct kv_table *t, const struct kvcache *c, size_t at, const void *page);
+/* A free page, whatever its bytes are, for a place that has none. There is one: pagepool_check said
+ * so. */
+void kv_table_take(struct kv_table *t, struct kvcache *c, uint32_t head, uint32_t tile);
 
 #endif

@@ -13,6 +13,7 @@ enum { EXPRESSIONS = 32 };
 /* What the calls work on; each case uses what it needs. */
 struct fixture {
     const char *path;
+    const char *folder; /* NULL, or: of files that a failed call leaves as they were */
     uint64_t may_do_without; /* compiled expressions are a convenience: matching works without */
     zp_model *m;
     zp_engine *e;
@@ -50,6 +51,7 @@ static void check_call(struct fixture *f, const char *what, call_fn call, size_t
                            .run = run_bound,
                            .arg = &b,
                            .undo = shorten,
+                           .folder = f->folder,
                            .may_do_without = f->may_do_without };
     fail_each(&c, least);
 }
@@ -81,6 +83,16 @@ static zp_status call_exact_engine(struct fixture *f, zp_err *why)
     zp_engine *e = NULL;
     zp_engine_options o = { .n_ctx = 200, .n_threads = 2, .exact = true };
     zp_status status = zp_engine_open(&e, f->m, &o, why);
+    zp_engine_close(e);
+    return status;
+}
+
+static zp_status call_prefix_engine(struct fixture *f, zp_err *why)
+{
+    zp_engine *e = NULL;
+    zp_engine_options o = { .n_ctx = 200, .n_threads = 2, .prefix_cache = true };
+    zp_status status = zp_engine_open(&e, f->m, &o, why);
+    if (status != ZP_OK) assert_null(e);
     zp_engine_close(e);
     return status;
 }
@@ -272,6 +284,31 @@ static zp_status call_truncate(struct fixture *f, zp_err *why)
     return status;
 }
 
+static zp_status call_save(struct fixture *f, zp_err *why)
+{
+    return zp_seq_save(f->s, in_folder("saved"), why);
+}
+
+static zp_status call_restore(struct fixture *f, zp_err *why)
+{
+    zp_seq *s = NULL;
+    zp_status status = zp_seq_restore(&s, f->e, in_folder("saved"), why);
+    if (status != ZP_OK) assert_null(s);
+    zp_seq_close(s);
+    return status;
+}
+
+/* Pages that a failed call took would be missing. */
+static void check_snapshots(struct fixture *f)
+{
+    size_t n_free = f->e->kv.pages.n_free;
+    f->folder = folder;
+    check_call(f, "zp_seq_save", call_save, 5);
+    check_call(f, "zp_seq_restore", call_restore, 5);
+    f->folder = NULL;
+    assert_int_equal(f->e->kv.pages.n_free, n_free);
+}
+
 static zp_status call_doctor(struct fixture *f, zp_err *why)
 {
     char *json = NULL;
@@ -313,6 +350,7 @@ static void check_model(const char *path)
     check_call(&f, "zp_engine_open", call_engine, 15);
     check_call(&f, "zp_engine_open exact", call_exact_engine, 10);
     check_cached_engine(&f);
+    check_call(&f, "zp_engine_open prefix_cache", call_prefix_engine, 20);
     check_call(&f, "zp_seq_open", call_seq, 2);
     check_call(&f, "zp_inspect_json", call_inspect, 5);
     check_call(&f, "zp_logits_json", call_logits, 5);
@@ -322,6 +360,7 @@ static void check_model(const char *path)
     check_call(&f, "zp_engine_run", call_run, 0);
     check_call(&f, "zp_generate", call_generate, 8);
     check_call(&f, "zp_generate_many", call_generate_many, 15);
+    check_snapshots(&f);
     close_fixture(&f);
 }
 

@@ -3,6 +3,7 @@
 #include "same_bits.h"
 
 #include "base/rng.h"
+#include "in_folder.h"
 
 enum { N_SMOLLM2 = 1120, N_GEMMA3 = 640, SEED = 21 };
 
@@ -80,6 +81,8 @@ static void test_smollm2_8_bit_pages(void **state)
     bits_batches(&b, 70, 2);
     bits_forks(&b, points, 3, 70);
     bits_truncate(&b, points, 3, 20);
+    bits_reuse(&b, points + 1, 2, 20);
+    bits_restore(&b, in_folder("saved"), points + 1, 2, 20);
     bits_free(&b);
     zp_model_close(m);
 }
@@ -98,6 +101,8 @@ static void test_gemma3_beyond_its_window(void **state)
     bits_batches(&b, 40, 2);
     bits_forks(&b, points, 2, 20);
     bits_truncate(&b, points, 2, 20);
+    bits_reuse(&b, points, 2, 20);
+    bits_restore(&b, in_folder("saved"), points, 2, 20);
     bits_free(&b);
     zp_model_close(m);
 }
@@ -201,5 +206,5 @@ int main(void)
         cmocka_unit_test(test_skips_and_offsets_on_both_models),
     };
     printf("seed %d\n", SEED);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

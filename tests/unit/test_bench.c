@@ -281,7 +281,7 @@ static void check_planned_pages(const zp_model *m, zp_kv_type type, enum kv_form
                            .separate = separate,
                            .engine = { .n_threads = 1, .micro_batch = 64, .kv_type = type } };
     json_t *doc = bench(m, &o);
-    struct kv_plan plan = kvcache_plan(&m->position, form, 1600, 9, 64);
+    struct kv_plan plan = kvcache_plan(&m->position, form, 1600, 9, 64, false);
     assert_true(whole(doc, "kv_bytes") < kv_plan_bytes(&plan));
     /* of a full head 16 pages and, from 1000 on, 8 times those from the last one of them on */
     plan.n_pages = (size_t)m->h.n_layer * m->h.n_kv * (16 + 8 * (22 - (separate ? 0 : 15)));
@@ -454,7 +454,8 @@ static void test_what_cannot_be_measured_is_refused(void **state)
     REFUSE(ZP_BAD_INPUT, "depth 200 and 16 tokens do not fit into 215", bad.engine.n_ctx = 215);
     REFUSE(ZP_BAD_INPUT, "raise --ctx-size", bad.depths = far, bad.n_depths = 1);
     REFUSE(ZP_BAD_INPUT, "raise --ctx-size", bad.n_prompt = UINT32_MAX);
-    struct kv_plan small = kvcache_plan(&m->position, KV_BF16, 1, 1, 1); /* one page a head */
+    /* one page a head */
+    struct kv_plan small = kvcache_plan(&m->position, KV_BF16, 1, 1, 1, false);
     REFUSE(ZP_NO_MEMORY, "KV budget", bad.engine.kv_bytes = kv_plan_bytes(&small));
 #undef REFUSE
     o.engine.n_ctx = 216; /* is enough */

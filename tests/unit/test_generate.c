@@ -268,21 +268,44 @@ struct drafted {
     float *next; /* logits of one more token behind the result */
 };
 
+/* Another sequence begins with what the prefix cache kept of s, and goes on with the same bits: no
+ * guess that was wrong is in there. */
+static void go_on_from_cache(zp_engine *e, const zp_seq *s, const float *next)
+{
+    zp_seq_info info;
+    zp_seq *t = NULL;
+    size_t reused, n_vocab = e->model->h.n_vocab;
+    float *own = malloc(n_vocab * sizeof *own);
+    assert_non_null(own);
+    zp_seq_describe(s, &info);
+    GOLDEN_OK(zp_seq_open(&t, e, NULL, err));
+    GOLDEN_OK(zp_seq_reuse(t, info.ids, info.length, &reused, err));
+    assert_int_equal(reused, (info.length - 1) / 64 * 64);
+    zp_item item = { t, info.ids + reused, info.length - reused, ZP_WANT_LAST };
+    GOLDEN_OK(zp_engine_run(e, &item, 1, own, 1, NULL, err));
+    assert_memory_equal(own, next, n_vocab * sizeof *own);
+    zp_seq_close(t);
+    free(own);
+}
+
 static struct drafted draft_with(struct fixture *f, zp_kv_type kv, zp_generate_options o,
                                  uint32_t n_draft)
 {
     struct drafted d;
     zp_seq *s = NULL;
     const int32_t more = 7;
-    zp_engine *e = golden_engine(f->m, (zp_engine_options){ .n_ctx = N_CTX, .kv_type = kv });
+    zp_engine_options eo = { .n_ctx = N_CTX, .n_seq = 2, .kv_type = kv, .prefix_cache = true };
+    zp_engine *e = golden_engine(f->m, eo);
     assert_non_null(d.next = malloc(f->m->h.n_vocab * sizeof *d.next));
     GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
     o.n_draft = n_draft;
     GOLDEN_OK(zp_generate(e, s, prompt, N_PROMPT, &o, &d.out, err));
     d.length = zp_seq_length(s);
-    if (d.length < N_CTX)
+    if (d.length < N_CTX) {
         GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, &more, 1, ZP_WANT_LAST }, 1, d.next, 1, NULL,
                                 err));
+        go_on_from_cache(e, s, d.next);
+    }
     zp_seq_close(s);
     zp_engine_close(e);
     return d;

@@ -19,6 +19,8 @@ static const zp_engine_options options[] = {
     { .n_ctx = 1500, .n_threads = 3, .n_seq = 3, .micro_batch = 33 },
     { .n_ctx = 70, .n_threads = 1, .kv_type = ZP_KV_F32, .micro_batch = 1 },
     { .n_ctx = 128, .n_threads = 2, .kv_bytes = 5000000 },
+    { .n_ctx = 300, .n_threads = 2, .n_seq = 2, .prefix_cache = true },
+    { .n_ctx = 300, .n_threads = 2, .kv_type = ZP_KV_Q8, .prefix_cache = true },
 };
 
 static void check_plan_once(const char *name, const zp_model *m, zp_engine_options o)
@@ -125,9 +127,10 @@ static void test_closed_model_takes_no_position_memory(void **state)
 static void test_running_takes_no_memory(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < 2; k++) {
-        zp_model *m = golden_small(k ? "zerope-local-scaled" : "gguf-gemma3");
-        zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 900, .n_seq = 2 });
+    for (size_t k = 0; k < 4; k++) {
+        zp_model *m = golden_small(k % 2 ? "zerope-local-scaled" : "gguf-gemma3");
+        zp_engine *e = golden_engine(
+            m, (zp_engine_options){ .n_ctx = 900, .n_seq = 2, .prefix_cache = k >= 2 });
         float *logits = malloc(2 * m->h.n_vocab * sizeof *logits);
         int32_t ids[300];
         zp_seq *s[2] = { NULL };

@@ -4,6 +4,7 @@
 #include "same_bits.h"
 
 #include "base/rng.h"
+#include "in_folder.h"
 
 enum { N = 1180, SEED = 20 };
 /* Sanitizers slow this ten times down; they look for races and overruns, which every sixth model
@@ -51,6 +52,8 @@ static void check_small(const char *name, zp_kv_type kv)
     bits_batches(&b, 90, 3);
     bits_forks(&b, points, 9, 70);
     bits_truncate(&b, points, 9, 70);
+    bits_reuse(&b, points, 9, 70);
+    bits_restore(&b, in_folder("saved"), points, 9, 70);
     bits_free(&b);
     zp_model_close(m);
 }
@@ -248,5 +251,5 @@ int main(void)
         cmocka_unit_test(test_skipping_equals_rotating_by_nothing),
     };
     printf("seed %d\n", SEED);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,0 +1,141 @@
+/* seq.c: sequences of an engine: opened, forked, cut, begun with what others computed.
+ * Owns: page table and ids of a sequence. Does not know: how tokens are computed.
+ * Threads: the engine's caller only. */
+#include "model/seq.h"
+
+#include <string.h>
+
+zp_status seq_check_mode(const struct zp_engine *e, zp_mode mode, zp_err *err)
+{
+    const struct position *p = &e->model->position;
+    ZP_FAIL_IF(mode == ZP_MODE_HALF && !p->has_half, err, ZP_BAD_INPUT,
+               "the file stores no plan for position mode half (key zerope.position.half_pairs)");
+    ZP_FAIL_IF(mode != ZP_MODE_FULL && !p->verified[mode] && !e->options.allow_unverified_mode, err,
+               ZP_BAD_INPUT,
+               "the file carries no passing evidence for position mode %s; --allow-unverified-mode "
+               "runs it all the same",
+               position_mode_name(mode));
+    return ZP_OK;
+}
+
+static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode *mode, zp_err *err)
+{
+    const struct position *p = &e->model->position;
+    ZP_FAIL_IF((int)asked < 0 || (int)asked > ZP_MODE_AUTO, err, ZP_USAGE,
+               "position mode %d is unknown", (int)asked);
+    *mode = asked == ZP_MODE_FULL ? p->mode_default : asked;
+    if (*mode == ZP_MODE_AUTO) {
+        bool longer = p->auto_threshold != 0 && e->options.n_ctx > p->auto_threshold;
+        *mode = !longer ? ZP_MODE_FULL : p->has_half ? ZP_MODE_HALF : ZP_MODE_ZERO;
+    }
+    return seq_check_mode(e, *mode, err);
+}
+
+zp_status seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *o, zp_err *err)
+{
+    *out = NULL;
+    struct zp_seq *s = mem_zalloc(MEM_META, sizeof *s);
+    ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for a sequence");
+    s->engine = e;
+    s->mode = o->mode;
+    s->offset = o->position_offset;
+    s->salt = o->salt;
+    zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
+    if (status == ZP_OK && !(s->ids = mem_array(MEM_META, e->options.n_ctx, sizeof *s->ids)))
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                             "not enough memory for the ids of a sequence");
+    if (status != ZP_OK) {
+        zp_seq_close(s);
+        return status;
+    }
+    *out = s;
+    return ZP_OK;
+}
+
+zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options, zp_err *err)
+{
+    *out = NULL;
+    zp_seq_options o = options ? *options : (zp_seq_options){ 0 };
+    ZP_TRY(resolve_mode(e, o.mode, &o.mode, err));
+    return seq_open(out, e, &o, err);
+}
+
+void zp_seq_close(zp_seq *s)
+{
+    if (!s) return;
+    kv_table_free(&s->kv, &s->engine->kv);
+    mem_free(s->ids);
+    mem_free(s);
+}
+
+uint32_t zp_seq_length(const zp_seq *s)
+{
+    return s->kv.length + s->n_pending;
+}
+
+void zp_seq_describe(const zp_seq *s, zp_seq_info *out)
+{
+    *out = (zp_seq_info){ .length = zp_seq_length(s),
+                          .ids = s->ids,
+                          .mode = s->mode,
+                          .position_offset = s->offset,
+                          .salt = s->salt };
+}
+
+static struct prefix_space space_of(const struct zp_seq *s)
+{
+    return (struct prefix_space){ s->mode, s->offset, s->salt };
+}
+
+void seq_keep_prefix(struct zp_seq *s)
+{
+    struct kvcache *c = &s->engine->kv;
+    struct prefix_space space = space_of(s);
+    prefix_insert(&c->prefix, c, &s->kv, &space, s->ids, s->kv.length / KERN_TILE);
+}
+
+zp_status zp_seq_reuse(zp_seq *s, const int32_t *ids, size_t n, size_t *reused, zp_err *err)
+{
+    *reused = 0;
+    ZP_FAIL_IF(!ids && n, err, ZP_USAGE, "the ids are missing");
+    ZP_FAIL_IF(zp_seq_length(s) != 0, err, ZP_USAGE,
+               "the sequence holds %u tokens already: an empty one can take over others' work",
+               zp_seq_length(s));
+    struct kvcache *c = &s->engine->kv;
+    struct prefix_space space = space_of(s);
+    *reused = prefix_reuse(&c->prefix, c, &s->kv, &space, ids, n);
+    if (*reused) memcpy(s->ids, ids, *reused * sizeof *ids);
+    s->engine->tokens_reused += *reused;
+    return ZP_OK;
+}
+
+zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
+{
+    *out = NULL;
+    ZP_FAIL_IF(n > zp_seq_length(s), err, ZP_BAD_INPUT,
+               "cannot share %u positions of a sequence of %u", n, zp_seq_length(s));
+    const zp_seq_options o = { s->mode, s->offset, s->salt }; /* a mode that was allowed once */
+    ZP_TRY(seq_open(out, s->engine, &o, err));
+    struct kvcache *c = &s->engine->kv;
+    uint32_t cut = kv_table_cut(&s->kv, c, n < s->kv.length ? n : s->kv.length);
+    zp_status status = kv_table_share(&(*out)->kv, &s->kv, c, cut, err);
+    if (status != ZP_OK) {
+        zp_seq_close(*out);
+        *out = NULL;
+        return status;
+    }
+    memcpy((*out)->ids, s->ids, n * sizeof *s->ids);
+    (*out)->n_pending = n - cut;
+    return ZP_OK;
+}
+
+zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err)
+{
+    ZP_FAIL_IF(n > zp_seq_length(s), err, ZP_BAD_INPUT,
+               "cannot truncate a sequence of %u positions to %u", zp_seq_length(s), n);
+    struct kvcache *c = &s->engine->kv;
+    uint32_t cut = kv_table_cut(&s->kv, c, n < s->kv.length ? n : s->kv.length);
+    ZP_TRY(kv_table_truncate(&s->kv, c, cut, err));
+    s->n_pending = n - cut;
+    return ZP_OK;
+}

@@ -1,0 +1,422 @@
+/* snapshot.c: writes a sequence into a file and makes one of a file.
+ * Owns: nothing. Does not know: how pages are computed, or what the ids mean.
+ * Threads: the engine's caller; hashes are computed by all workers.
+ * S1 nothing of a file is used before its hashes were checked, and nothing is allocated by its word
+ *    beyond the file's size (I7).
+ * S2 a restored sequence goes on with the bits of the saved one (I1): whatever they depend on
+ *    stands in the header and is the engine's. SNAPSHOT_VERSION is raised when a tile's layout
+ *    changes. */
+#include "model/snapshot.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/os.h"
+
+_Static_assert(sizeof(struct snapshot_header) == 208, "the header has no gaps");
+
+/* The pages of a sequence in the file's order, open ones last. */
+struct page_list {
+    const void **at; /* (n_pages + n_open) */
+    size_t n_pages, n_open, page_bytes, open_bytes;
+};
+
+static size_t page_size(const struct page_list *p, size_t i)
+{
+    return i < p->n_pages ? p->page_bytes : p->open_bytes;
+}
+
+static size_t page_place(const struct page_list *p, size_t i)
+{
+    size_t n = i < p->n_pages ? i : p->n_pages;
+    return n * p->page_bytes + (i - n) * p->open_bytes;
+}
+
+/* Tiles of a head: [0, sinks) and [from, end). */
+struct head_tiles {
+    uint32_t sinks, from, end;
+};
+
+static struct head_tiles tiles_of(const struct kvcache *c, uint32_t head, uint32_t length,
+                                  uint32_t from)
+{
+    uint32_t end = kvcache_tiles(c, length), sinks = kvcache_reach(c, head, length).sinks;
+    return (struct head_tiles){ sinks < from ? sinks : from, from, end };
+}
+
+static size_t count_tiles(struct head_tiles t)
+{
+    return (size_t)t.sinks + t.end - t.from;
+}
+
+static size_t count_open(const struct kvcache *c, uint32_t length)
+{
+    return c->form == KV_Q8 && length % KERN_TILE != 0 ? c->n_heads : 0;
+}
+
+/* (n_heads) the first tiles in `from`. */
+static void list_pages(struct page_list *p, const struct kv_table *t, const struct kvcache *c,
+                       const uint32_t *from)
+{
+    size_t n = 0;
+    for (uint32_t h = 0; h < c->n_heads; h++) {
+        struct head_tiles tiles = tiles_of(c, h, t->length, from[h]);
+        for (uint32_t i = 0; i < tiles.end; i++)
+            if (i < tiles.sinks || i >= tiles.from) p->at[n++] = t->k[kv_table_at(t, h, i)];
+    }
+    for (uint32_t h = 0; h < p->n_open; h++) p->at[n++] = t->open[h];
+}
+
+/* ---- what must be the same ------------------------------------------------------------------- */
+
+/* The table of tensors does not tell two trainings of one model apart. */
+static uint64_t hash_weights(const struct zp_model *m)
+{
+    enum { BEGINNING = 4096 };
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < m->gguf.n_tensors; i++) {
+        const struct gguf_tensor *t = &m->gguf.tensors[i];
+        hash = hash_xxh64(t->data, t->bytes < BEGINNING ? (size_t)t->bytes : BEGINNING, hash);
+    }
+    return hash;
+}
+
+/* The header of a sequence that this engine's sequences can go on from; sizes are left open. */
+static struct snapshot_header header_of(const struct zp_engine *e)
+{
+    const struct kvcache *c = &e->kv;
+    struct snapshot_header h = { .version = SNAPSHOT_VERSION,
+                                 .byte_order = SNAPSHOT_BYTE_ORDER,
+                                 .weights = hash_weights(e->model),
+                                 .kv_type = (uint32_t)e->options.kv_type,
+                                 .exact = e->options.exact,
+                                 .n_layer = e->position.n_layer,
+                                 .n_kv = e->position.n_kv,
+                                 .d_head = e->position.d_head,
+                                 .n_ctx = e->angles ? e->options.n_ctx : 0,
+                                 .page_bytes = c->pages.page_bytes,
+                                 .open_bytes = c->open.page_bytes };
+    memcpy(h.magic, SNAPSHOT_MAGIC, sizeof h.magic);
+    memcpy(h.model, zp_model_sha256(e->model), sizeof h.model);
+    const char *level = kern_level_name(e->kern.level);
+    memcpy(h.level, level, strlen(level));
+    return h;
+}
+
+/* Bytes before the pages: header, hashes, first tiles, ids. The counts are sane. */
+static size_t size_tables(const struct snapshot_header *h, size_t n_heads)
+{
+    size_t n_ids = (size_t)h->length + h->n_pending;
+    size_t bytes = sizeof *h + (h->n_pages + h->n_open) * sizeof(uint64_t) +
+                   (n_heads + n_ids) * sizeof(uint32_t);
+    return (bytes + SNAPSHOT_ALIGN - 1) / SNAPSHOT_ALIGN * SNAPSHOT_ALIGN;
+}
+
+static uint64_t hash_tables(const void *data, size_t payload_at)
+{
+    size_t begin = offsetof(struct snapshot_header, payload_at);
+    return hash_xxh64((const uint8_t *)data + begin, payload_at - begin, 0);
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/* The first tile of a head that a later query may see and that is there, with all behind it. */
+static uint32_t first_tile(const struct kv_table *t, const struct kvcache *c, uint32_t head)
+{
+    uint32_t first = kvcache_tiles(c, t->length);
+    while (first > kvcache_reach(c, head, t->length).gone && t->k[kv_table_at(t, head, first - 1)])
+        first--;
+    return first;
+}
+
+struct hash_job {
+    const struct page_list *pages;
+    uint64_t *hashes;
+};
+
+static void hash_pages(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    struct hash_job *job = arg;
+    size_t i, end;
+    pool_share(job->pages->n_pages + job->pages->n_open, 1, thread, n_threads, &i, &end);
+    for (; i < end; i++)
+        job->hashes[i] = hash_xxh64(job->pages->at[i], page_size(job->pages, i), 0);
+}
+
+/* Everything before the pages, in a block of *size bytes, and the list of pages. */
+static zp_status make_tables(const zp_seq *s, uint8_t **tables, size_t *size, struct page_list *p,
+                             zp_err *err)
+{
+    const struct kvcache *c = &s->engine->kv;
+    struct snapshot_header h = header_of(s->engine);
+    h.mode = s->mode, h.offset = s->offset, h.salt = s->salt;
+    h.length = s->kv.length, h.n_pending = s->n_pending;
+    h.n_open = count_open(c, h.length);
+    for (uint32_t i = 0; i < c->n_heads; i++)
+        h.n_pages += count_tiles(tiles_of(c, i, h.length, first_tile(&s->kv, c, i)));
+    *p = (struct page_list){ NULL, h.n_pages, h.n_open, h.page_bytes, h.open_bytes };
+    *size = h.payload_at = size_tables(&h, c->n_heads);
+    h.file_bytes = h.payload_at + page_place(p, h.n_pages + h.n_open);
+    ZP_ALLOC(p->at, MEM_SCRATCH, h.n_pages + h.n_open, err, "the list of pages to save");
+    *tables = mem_zalloc(MEM_SCRATCH, *size);
+    ZP_FAIL_IF(!*tables, err, ZP_NO_MEMORY, "not enough memory for %zu bytes to save", *size);
+    uint64_t *hashes = (void *)(*tables + sizeof h);
+    uint32_t *from = (void *)(hashes + h.n_pages + h.n_open);
+    for (uint32_t i = 0; i < c->n_heads; i++) from[i] = first_tile(&s->kv, c, i);
+    list_pages(p, &s->kv, c, from);
+    memcpy(from + c->n_heads, s->ids, zp_seq_length(s) * sizeof *s->ids);
+    pool_run(s->engine->pool, hash_pages, &(struct hash_job){ p, hashes });
+    memcpy(*tables, &h, sizeof h);
+    h.hash = hash_tables(*tables, *size);
+    memcpy(*tables, &h, sizeof h);
+    return ZP_OK;
+}
+
+static zp_status write_file(const char *path, const uint8_t *tables, size_t size,
+                            const struct page_list *p, zp_err *err)
+{
+    struct os_file f;
+    size_t n = p->n_pages + p->n_open;
+    ZP_TRY(os_file_create(&f, path, size + page_place(p, n), err));
+    ZP_TRY(os_file_write(&f, tables, size, err));
+    for (size_t i = 0; i < n; i++) ZP_TRY(os_file_write(&f, p->at[i], page_size(p, i), err));
+    return os_file_commit(&f, err);
+}
+
+zp_status zp_seq_save(const zp_seq *s, const char *path, zp_err *err)
+{
+    uint8_t *tables = NULL;
+    struct page_list pages = { 0 };
+    size_t size = 0;
+    zp_status status = make_tables(s, &tables, &size, &pages, err);
+    if (status == ZP_OK) status = write_file(path, tables, size, &pages, err);
+    mem_free(pages.at);
+    mem_free(tables);
+    return status;
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+/* A file whose tables are whole. */
+struct snapshot {
+    const char *name;
+    const uint8_t *data;
+    size_t size;
+    struct snapshot_header h;
+    const uint64_t *hashes; /* (n_pages + n_open) */
+    const uint32_t *from;   /* (n_heads) */
+    const int32_t *ids;     /* (length + n_pending) */
+};
+
+#define AGAIN "; delete it to have the tokens computed again"
+
+/* Magic, sizes, hash of the tables: the file is what was written. */
+static zp_status check_whole(struct snapshot *f, zp_err *err)
+{
+    struct snapshot_header *h = &f->h;
+    ZP_FAIL_IF(f->size < sizeof *h || memcmp(f->data, SNAPSHOT_MAGIC, sizeof h->magic) != 0, err,
+               ZP_BAD_FILE, "%s: is no saved sequence (%zu bytes; one begins with %s)", f->name,
+               f->size, SNAPSHOT_MAGIC);
+    memcpy(h, f->data, sizeof *h);
+    ZP_FAIL_IF(h->byte_order != SNAPSHOT_BYTE_ORDER, err, ZP_BAD_FILE,
+               "%s: was saved on a machine of another byte order (mark %08x, expected %08x)" AGAIN,
+               f->name, h->byte_order, SNAPSHOT_BYTE_ORDER);
+    ZP_FAIL_IF(h->version != SNAPSHOT_VERSION, err, ZP_BAD_FILE,
+               "%s: format version %u, this program reads %d" AGAIN, f->name, h->version,
+               SNAPSHOT_VERSION);
+    ZP_FAIL_IF(h->file_bytes != f->size, err, ZP_BAD_FILE,
+               "%s: has %zu bytes, its header says %llu: it was cut or something was added" AGAIN,
+               f->name, f->size, (unsigned long long)h->file_bytes);
+    ZP_FAIL_IF(h->payload_at < sizeof *h || h->payload_at > f->size ||
+                   hash_tables(f->data, (size_t)h->payload_at) != h->hash,
+               err, ZP_BAD_FILE, "%s: its header is damaged" AGAIN, f->name);
+    return ZP_OK;
+}
+
+static zp_status check_number(const struct snapshot *f, const char *what, uint64_t found,
+                              uint64_t expected, zp_err *err)
+{
+    ZP_FAIL_IF(found != expected, err, ZP_BAD_INPUT,
+               "%s: was saved with %s %llu, the engine has %llu; use the same model and options",
+               f->name, what, (unsigned long long)found, (unsigned long long)expected);
+    return ZP_OK;
+}
+
+/* found: shown, so it must be letters and digits, as what is expected. */
+static zp_status check_text(const struct snapshot *f, const char *what, const char *found,
+                            const char *expected, int size, zp_err *err)
+{
+    for (int i = 0; i < size && found[i]; i++)
+        ZP_FAIL_IF((found[i] < '0' || found[i] > '9') && (found[i] < 'a' || found[i] > 'z'), err,
+                   ZP_BAD_FILE, "%s: the name of its %s is unreadable" AGAIN, f->name, what);
+    ZP_FAIL_IF(memcmp(found, expected, (size_t)size) != 0, err, ZP_BAD_INPUT,
+               "%s: was saved with %s %.*s, the engine has %.*s; use the same model and options",
+               f->name, what, size, found, size, expected);
+    return ZP_OK;
+}
+
+/* The engine computes what the saved one did (S2). */
+static zp_status check_engine(const struct snapshot *f, const struct zp_engine *e, zp_err *err)
+{
+    static const char *const kv_types[] = { "default", "f32", "bf16", "q8" };
+    const struct snapshot_header *h = &f->h, own = header_of(e);
+    ZP_TRY(check_text(f, "model", h->model, own.model, sizeof h->model, err));
+    ZP_FAIL_IF(h->weights != own.weights, err, ZP_BAD_INPUT,
+               "%s: was saved with other weights of the same model; use the file it was saved with",
+               f->name);
+    ZP_FAIL_IF(h->kv_type != own.kv_type, err, ZP_BAD_INPUT,
+               "%s: was saved with keys and values in %s, the engine has %s; use the same type",
+               f->name, h->kv_type < ZP_COUNT(kv_types) ? kv_types[h->kv_type] : "another type",
+               kv_types[own.kv_type]);
+    ZP_TRY(check_number(f, "exact", h->exact, own.exact, err));
+    ZP_TRY(check_text(f, "kernels", h->level, own.level, sizeof h->level, err));
+    ZP_TRY(check_number(f, "a context that scales its rotation of", h->n_ctx, own.n_ctx, err));
+    ZP_TRY(check_number(f, "layers", h->n_layer, own.n_layer, err));
+    ZP_TRY(check_number(f, "KV heads", h->n_kv, own.n_kv, err));
+    ZP_TRY(check_number(f, "head size", h->d_head, own.d_head, err));
+    ZP_TRY(check_number(f, "page bytes", h->page_bytes, own.page_bytes, err));
+    return check_number(f, "open page bytes", h->open_bytes, own.open_bytes, err);
+}
+
+/* Counts and sizes follow from each other; after it f's arrays are inside the file. */
+static zp_status check_sizes(struct snapshot *f, const struct zp_engine *e, zp_err *err)
+{
+    const struct snapshot_header *h = &f->h;
+    const struct kvcache *c = &e->kv;
+    uint64_t n_ids = (uint64_t)h->length + h->n_pending;
+    ZP_FAIL_IF(n_ids > e->options.n_ctx, err, ZP_BAD_INPUT,
+               "%s: holds %llu tokens, the context %u; raise --ctx-size", f->name,
+               (unsigned long long)n_ids, e->options.n_ctx);
+    bool pending = h->n_pending < KERN_TILE &&
+                   (h->n_pending == 0 || (c->form == KV_Q8 && h->length % KERN_TILE == 0));
+    bool counts = h->n_pages <= (uint64_t)c->n_heads * kvcache_tiles(c, h->length) &&
+                  h->n_open == count_open(c, h->length);
+    struct page_list p = { NULL, counts ? h->n_pages : 0, counts ? h->n_open : 0, h->page_bytes,
+                           h->open_bytes };
+    ZP_FAIL_IF(!pending || !counts || h->payload_at != size_tables(h, c->n_heads) ||
+                   f->size - h->payload_at != page_place(&p, p.n_pages + p.n_open),
+               err, ZP_BAD_FILE, "%s: its header contradicts itself" AGAIN, f->name);
+    f->hashes = (const void *)(f->data + sizeof *h);
+    f->from = (const void *)(f->hashes + h->n_pages + h->n_open);
+    f->ids = (const void *)(f->from + c->n_heads);
+    return ZP_OK;
+}
+
+/* The tables' values: the tiles that the next query sees are there, and ids are the model's. */
+static zp_status check_values(const struct snapshot *f, const struct zp_engine *e, zp_err *err)
+{
+    const struct snapshot_header *h = &f->h;
+    const struct kvcache *c = &e->kv;
+    uint64_t n_pages = 0;
+    for (uint32_t i = 0; i < c->n_heads; i++) {
+        struct kv_reach reach = kvcache_reach(c, i, h->length);
+        uint32_t end = kvcache_tiles(c, h->length), from = f->from[i];
+        uint32_t most = reach.first > reach.sinks ? reach.first : reach.sinks;
+        ZP_FAIL_IF(from > end || from > most, err, ZP_BAD_FILE,
+                   "%s: head %u begins at tile %u of %u, at most %u is expected" AGAIN, f->name, i,
+                   from, end, most);
+        n_pages += count_tiles(tiles_of(c, i, h->length, from));
+    }
+    ZP_FAIL_IF(n_pages != h->n_pages, err, ZP_BAD_FILE,
+               "%s: has %llu pages, its heads ask for %llu" AGAIN, f->name,
+               (unsigned long long)h->n_pages, (unsigned long long)n_pages);
+    for (uint32_t i = 0; i < h->length + h->n_pending; i++)
+        ZP_FAIL_IF(f->ids[i] < 0 || (uint32_t)f->ids[i] >= e->model->h.n_vocab, err, ZP_BAD_FILE,
+                   "%s: id %d at %u is outside the vocabulary of %u" AGAIN, f->name, f->ids[i], i,
+                   e->model->h.n_vocab);
+    ZP_FAIL_IF(h->mode > ZP_MODE_HALF, err, ZP_BAD_FILE, "%s: position mode %u is unknown" AGAIN,
+               f->name, h->mode);
+    return seq_check_mode(e, (zp_mode)h->mode, err);
+}
+
+/* ---- restoring ------------------------------------------------------------------------------- */
+
+struct copy_job {
+    const struct snapshot *f;
+    const struct page_list *pages;
+    atomic_size_t bad; /* a page whose hash is wrong, or SIZE_MAX */
+};
+
+/* A page is hashed where it will be used, so that nothing can change between. */
+static void copy_pages(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    struct copy_job *job = arg;
+    const struct page_list *p = job->pages;
+    const uint8_t *payload = job->f->data + job->f->h.payload_at;
+    size_t i, end;
+    pool_share(p->n_pages + p->n_open, 1, thread, n_threads, &i, &end);
+    for (; i < end; i++) {
+        void *to = (void *)(uintptr_t)p->at[i]; /* own: nobody else has it yet (K1) */
+        memcpy(to, payload + page_place(p, i), page_size(p, i));
+        if (hash_xxh64(to, page_size(p, i), 0) != job->f->hashes[i]) atomic_store(&job->bad, i);
+    }
+}
+
+/* Pages for all that the file holds; there are enough. */
+static void take_pages(zp_seq *s, const struct snapshot *f)
+{
+    struct kvcache *c = &s->engine->kv;
+    struct kv_table *t = &s->kv;
+    t->length = f->h.length;
+    for (uint32_t h = 0; h < c->n_heads; h++) {
+        struct head_tiles tiles = tiles_of(c, h, t->length, f->from[h]);
+        for (uint32_t i = 0; i < tiles.end; i++)
+            if (i < tiles.sinks || i >= tiles.from)
+                kv_table_take(t, c, h, i);
+        if (f->h.n_open) t->open[h] = pagepool_take(&c->open, NULL, 1);
+    }
+}
+
+static zp_status fill(zp_seq *s, const struct snapshot *f, struct page_list *p, zp_err *err)
+{
+    const struct snapshot_header *h = &f->h;
+    *p = (struct page_list){ NULL, h->n_pages, h->n_open, h->page_bytes, h->open_bytes };
+    ZP_ALLOC(p->at, MEM_SCRATCH, h->n_pages + h->n_open, err, "the list of pages to restore");
+    prefix_make_room(&s->engine->kv.prefix, &s->engine->kv, h->n_pages);
+    take_pages(s, f);
+    list_pages(p, &s->kv, &s->engine->kv, f->from);
+    struct copy_job job = { .f = f, .pages = p };
+    atomic_init(&job.bad, SIZE_MAX);
+    pool_run(s->engine->pool, copy_pages, &job);
+    size_t bad = atomic_load(&job.bad);
+    ZP_FAIL_IF(bad != SIZE_MAX, err, ZP_BAD_FILE,
+               "%s: page %zu of %zu, at byte %llu, is damaged" AGAIN, f->name, bad,
+               p->n_pages + p->n_open, (unsigned long long)(h->payload_at + page_place(p, bad)));
+    memcpy(s->ids, f->ids, ((size_t)h->length + h->n_pending) * sizeof *s->ids);
+    s->n_pending = h->n_pending;
+    return ZP_OK;
+}
+
+zp_status snapshot_restore(zp_seq **out, zp_engine *e, const void *data, size_t size,
+                           const char *name, zp_err *err)
+{
+    struct snapshot f = { .name = name, .data = data, .size = size };
+    struct page_list pages = { 0 };
+    *out = NULL;
+    ZP_TRY(check_whole(&f, err));
+    ZP_TRY(check_engine(&f, e, err));
+    ZP_TRY(check_sizes(&f, e, err));
+    ZP_TRY(check_values(&f, e, err));
+    ZP_TRY(pagepool_check(&e->kv.pages, f.h.n_pages, err));
+    ZP_TRY(pagepool_check(&e->kv.open, f.h.n_open, err));
+    const zp_seq_options o = { (zp_mode)f.h.mode, f.h.offset, f.h.salt };
+    ZP_TRY(seq_open(out, e, &o, err));
+    zp_status status = fill(*out, &f, &pages, err);
+    mem_free(pages.at);
+    if (status == ZP_OK) return ZP_OK;
+    zp_seq_close(*out);
+    *out = NULL;
+    return status;
+}
+
+zp_status zp_seq_restore(zp_seq **out, zp_engine *e, const char *path, zp_err *err)
+{
+    struct os_map map;
+    *out = NULL;
+    ZP_TRY(os_map_file(&map, path, err));
+    zp_status status = snapshot_restore(out, e, map.data, map.size, path, err);
+    if (status == ZP_OK) seq_keep_prefix(*out);
+    os_unmap(&map);
+    return status;
+}

@@ -1,0 +1,447 @@
+/* test_snapshot.c: saved sequences go on with the same bits; files that are damaged, hostile or of
+ * another engine are refused, and nothing stays behind. Bits of more models: test_same_bits. */
+#include "same_bits.h"
+
+#include <stddef.h>
+
+#include "base/hash.h"
+#include "base/os.h"
+#include "base/rng.h"
+#include "in_folder.h"
+#include "live_bytes.h"
+#include "model/gguf_write.h"
+#include "model/snapshot.h"
+
+enum { SEED = 41, LENGTH = 150, CTX = 192 };
+
+static int32_t ids[CTX];
+
+/* An engine, and the file of a sequence of it. */
+struct fixture {
+    zp_model *m;
+    zp_engine *e;
+    uint8_t *data;
+    size_t size;
+};
+
+static void append(zp_engine *e, zp_seq *s, const int32_t *from, size_t n)
+{
+    GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, from, n, ZP_WANT_NONE }, 1, NULL, 0, NULL, err));
+}
+
+static void read_back(struct fixture *f, const char *path)
+{
+    struct buffer b = buffer_with_max(MEM_META, 64 << 20);
+    GOLDEN_OK(os_read_file(path, &b, err));
+    f->size = b.size;
+    f->data = malloc(b.size);
+    assert_non_null(f->data);
+    memcpy(f->data, b.data, b.size);
+    buffer_free(&b);
+}
+
+static void open_fixture(struct fixture *f, const char *name, zp_kv_type kv)
+{
+    const char *path = in_folder("saved");
+    f->m = golden_small(name);
+    f->e = golden_engine(
+        f->m, (zp_engine_options){ .n_ctx = CTX, .n_seq = 2, .n_threads = 2, .kv_type = kv });
+    for (int i = 0; i < CTX; i++) ids[i] = i * 37 % (int)f->m->h.n_vocab;
+    zp_seq *s = bits_seq(f->e);
+    append(f->e, s, ids, LENGTH);
+    GOLDEN_OK(zp_seq_save(s, path, err));
+    zp_seq_close(s);
+    read_back(f, path);
+}
+
+static void close_fixture(struct fixture *f)
+{
+    free(f->data);
+    zp_engine_close(f->e);
+    zp_model_close(f->m);
+}
+
+static struct snapshot_header *header(struct fixture *f)
+{
+    return (void *)f->data;
+}
+
+/* Makes the hash of a changed header right again, where it says what is hashed. */
+static void seal(struct fixture *f)
+{
+    size_t from = offsetof(struct snapshot_header, payload_at), to = header(f)->payload_at;
+    if (to < from || to > f->size) return;
+    header(f)->hash = hash_xxh64(f->data + from, to - from, 0);
+}
+
+/* The file is refused, says why, and leaves pages and memory as they were. */
+static void refuse_in(zp_engine *e, struct fixture *f, size_t size, zp_status code,
+                      const char *part)
+{
+    zp_seq *s = (zp_seq *)f;
+    zp_err err = { 0 };
+    uint64_t live = live_bytes();
+    size_t n_free = e->kv.pages.n_free;
+    uint8_t *copy = malloc(size ? size : 1); /* so that a sanitizer sees what is read past it */
+    assert_non_null(copy);
+    memcpy(copy, f->data, size);
+    zp_status status = snapshot_restore(&s, e, copy, size, "file", &err);
+    free(copy);
+    if (status != code || !strstr(err.message, part))
+        fail_msg("%s: '%s' lacks '%s'", zp_status_name(status), err.message, part);
+    assert_null(s);
+    assert_int_equal(live_bytes(), live);
+    assert_int_equal(e->kv.pages.n_free, n_free);
+}
+
+static void refuse(struct fixture *f, zp_status code, const char *part)
+{
+    refuse_in(f->e, f, f->size, code, part);
+}
+
+/* ---- files that are not whole ---------------------------------------------------------------- */
+
+static void check_damage(const char *name, zp_kv_type kv)
+{
+    struct fixture f;
+    open_fixture(&f, name, kv);
+    size_t payload = header(&f)->payload_at;
+    for (size_t at = 0; at < f.size; at += at < sizeof(struct snapshot_header) ? 1 : 97) {
+        bool in_hash = at >= 16 && at < 24;
+        f.data[at] ^= 0x10;
+        refuse(&f, ZP_BAD_FILE,
+               at < 8                ? "is no saved sequence"
+               : at < 12             ? "format version"
+               : at < 16             ? "byte order"
+               : at >= 32 && at < 40 ? "its header says"
+               : at >= payload       ? "page"
+               : in_hash             ? "header is damaged"
+                                     : "damaged");
+        f.data[at] ^= 0x10;
+    }
+    const size_t cuts[] = { 0, 1, 7, 8, sizeof(struct snapshot_header) - 1,
+                            sizeof(struct snapshot_header), payload - 1, payload, payload + 1,
+                            f.size - 4096, f.size - 1 };
+    for (size_t i = 0; i < ZP_COUNT(cuts); i++)
+        refuse_in(f.e, &f, cuts[i], ZP_BAD_FILE,
+                  cuts[i] < sizeof(struct snapshot_header) ? "no saved sequence" : "was cut");
+    f.data = realloc(f.data, f.size + 100);
+    assert_non_null(f.data);
+    memset(f.data + f.size, 0, 100);
+    refuse_in(f.e, &f, f.size + 1, ZP_BAD_FILE, "something was added");
+    refuse_in(f.e, &f, f.size + 100, ZP_BAD_FILE, "something was added");
+    zp_seq *s = NULL; /* and the file itself is good */
+    GOLDEN_OK(snapshot_restore(&s, f.e, f.data, f.size, "file", err));
+    zp_seq_close(s);
+    close_fixture(&f);
+}
+
+static void test_every_damaged_byte_is_found(void **state)
+{
+    (void)state;
+    check_damage("gguf-llama-yarn", ZP_KV_BF16);
+    check_damage("zerope-local", ZP_KV_Q8);
+}
+
+/* ---- files that are whole and wrong ---------------------------------------------------------- */
+
+/* Each field of the header with another value and a right hash. */
+#define FIELD(name, value, code, part)                                                             \
+    do {                                                                                           \
+        struct snapshot_header was = *header(&f);                                                  \
+        header(&f)->name = (value);                                                                \
+        seal(&f);                                                                                  \
+        refuse(&f, code, part);                                                                    \
+        *header(&f) = was;                                                                         \
+    } while (0)
+
+static void check_fields(zp_kv_type kv)
+{
+    struct fixture f;
+    open_fixture(&f, "zerope-local", kv);
+    const struct snapshot_header h = *header(&f);
+    static const uint64_t wrong[] = { 0, 1, 3, 1 << 16, UINT32_MAX, UINT64_MAX, UINT64_MAX / 2 };
+    for (size_t i = 0; i < ZP_COUNT(wrong); i++) {
+        uint64_t x = wrong[i];
+        FIELD(file_bytes, x, ZP_BAD_FILE, "its header says");
+        FIELD(payload_at, x, ZP_BAD_FILE, "damaged");
+        FIELD(weights, x, ZP_BAD_INPUT, "other weights of the same model");
+        FIELD(kv_type, (uint32_t)x == kv ? 77 : (uint32_t)x, ZP_BAD_INPUT, "the engine has ");
+        FIELD(exact, (uint32_t)x | 2, ZP_BAD_INPUT, "exact");
+        FIELD(n_layer, (uint32_t)x, ZP_BAD_INPUT, "layers");
+        FIELD(n_kv, (uint32_t)x, ZP_BAD_INPUT, "KV heads");
+        FIELD(d_head, (uint32_t)x, ZP_BAD_INPUT, "head size");
+        FIELD(n_ctx, (uint32_t)x | 4, ZP_BAD_INPUT, "context that scales");
+        FIELD(page_bytes, x, ZP_BAD_INPUT, "page bytes");
+        FIELD(open_bytes, x | 1, ZP_BAD_INPUT, "open page bytes");
+        FIELD(n_pages, x, ZP_BAD_FILE, "contradicts itself");
+        FIELD(n_open, x == h.n_open ? 5 : x, ZP_BAD_FILE, "contradicts itself");
+        FIELD(mode, (uint32_t)x | 8, ZP_BAD_FILE, "position mode");
+    }
+    FIELD(payload_at, h.payload_at - 4096, ZP_BAD_FILE, "");
+    FIELD(payload_at, h.payload_at + 4096, ZP_BAD_FILE, "contradicts itself");
+    FIELD(payload_at, f.size, ZP_BAD_FILE, "contradicts itself");
+    FIELD(length, LENGTH - 64, ZP_BAD_FILE, "");
+    FIELD(length, LENGTH - 128, ZP_BAD_FILE, "");
+    FIELD(length, 0, ZP_BAD_FILE, "contradicts itself");
+    FIELD(length, CTX + 1, ZP_BAD_INPUT, "raise --ctx-size");
+    FIELD(length, UINT32_MAX, ZP_BAD_INPUT, "raise --ctx-size");
+    FIELD(n_pending, UINT32_MAX, ZP_BAD_INPUT, "raise --ctx-size");
+    FIELD(n_pending, 64, ZP_BAD_INPUT, "raise --ctx-size");
+    FIELD(n_pending, 5, ZP_BAD_FILE, "contradicts itself");
+    FIELD(n_pages, h.n_pages - 1, ZP_BAD_FILE, "contradicts itself");
+    FIELD(n_pages, h.n_pages + 1, ZP_BAD_FILE, "contradicts itself");
+    FIELD(mode, ZP_MODE_ZERO, ZP_BAD_INPUT, "no passing evidence");
+    FIELD(mode, ZP_MODE_HALF, ZP_BAD_INPUT, "no plan for position mode half");
+    FIELD(model[0], 'x', ZP_BAD_INPUT, "was saved with model x");
+    FIELD(model[63], 'x', ZP_BAD_INPUT, "was saved with model");
+    FIELD(level[0], 'x', ZP_BAD_INPUT, "was saved with kernels x");
+    FIELD(level[7], 'x', ZP_BAD_INPUT, "was saved with kernels");
+    FIELD(level[0], '\n', ZP_BAD_FILE, "kernels is unreadable");
+    FIELD(model[3], (char)0xff, ZP_BAD_FILE, "model is unreadable");
+    close_fixture(&f);
+}
+
+static void test_each_field_of_the_header_is_checked(void **state)
+{
+    (void)state;
+    for (int kv = ZP_KV_F32; kv <= ZP_KV_Q8; kv++) check_fields((zp_kv_type)kv);
+}
+
+/* First tiles and ids out of range, behind a right hash. */
+static void test_tables_behind_the_header_are_checked(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f, "zerope-local", ZP_KV_Q8);
+    const struct snapshot_header *h = header(&f);
+    size_t n_heads = (size_t)h->n_layer * h->n_kv, n_hashes = h->n_pages + h->n_open;
+    uint32_t *from = (void *)(f.data + sizeof *h + n_hashes * sizeof(uint64_t));
+    int32_t *held = (void *)(from + n_heads);
+    assert_int_equal(held[0], ids[0]);
+    assert_int_equal(held[LENGTH - 1], ids[LENGTH - 1]);
+    static const uint32_t wrong[] = { 1, 2, 3, 1u << 20, UINT32_MAX };
+    for (size_t i = 0; i < n_heads; i++)
+        for (size_t k = 0; k < ZP_COUNT(wrong); k++) {
+            uint32_t was = from[i];
+            if (wrong[k] == was) continue;
+            from[i] = wrong[k], seal(&f);
+            refuse(&f, ZP_BAD_FILE, "");
+            from[i] = was;
+        }
+    static const int32_t bad[] = { -1, 272, INT32_MAX, INT32_MIN };
+    for (size_t k = 0; k < ZP_COUNT(bad); k++) {
+        held[LENGTH - 1] = bad[k], seal(&f);
+        refuse(&f, ZP_BAD_FILE, "outside the vocabulary of 272");
+    }
+    close_fixture(&f);
+}
+
+/* ---- other engines --------------------------------------------------------------------------- */
+
+static void refuse_elsewhere(struct fixture *f, const zp_model *m, zp_engine_options o,
+                             zp_status code, const char *part)
+{
+    if (o.n_ctx == 0) o.n_ctx = CTX;
+    zp_engine *e = golden_engine(m, o);
+    refuse_in(e, f, f->size, code, part);
+    zp_engine_close(e);
+}
+
+/* The model with one byte of one weight changed: the same table of keys and tensors. */
+static zp_model *open_other_weights(const char *name)
+{
+    char path[512];
+    struct buffer b = buffer_with_max(MEM_META, 1 << 20);
+    zp_model *m = NULL;
+    snprintf(path, sizeof path, ZP_TEST_DATA "/arch/gguf/%s.gguf", name);
+    GOLDEN_OK(os_read_file(path, &b, err));
+    b.data[b.size - 40] ^= 1;
+    GOLDEN_OK(os_write_file(in_folder("other.gguf"), b.data, b.size, err));
+    buffer_free(&b);
+    GOLDEN_OK(zp_model_open(&m, in_folder("other.gguf"), NULL, err));
+    return m;
+}
+
+static void test_other_engines_refuse_the_file(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f, "gguf-llama-yarn", ZP_KV_BF16);
+    zp_model *linear = golden_small("gguf-llama-linear");
+    zp_model *other = open_other_weights("gguf-llama-yarn");
+    assert_string_equal(zp_model_sha256(other), zp_model_sha256(f.m));
+    refuse_elsewhere(&f, linear, (zp_engine_options){ 0 }, ZP_BAD_INPUT, "was saved with model");
+    refuse_elsewhere(&f, other, (zp_engine_options){ 0 }, ZP_BAD_INPUT, "other weights");
+    refuse_elsewhere(&f, f.m, (zp_engine_options){ .kv_type = ZP_KV_Q8 }, ZP_BAD_INPUT,
+                     "keys and values in bf16, the engine has q8");
+    refuse_elsewhere(&f, f.m, (zp_engine_options){ .kv_type = ZP_KV_F32 }, ZP_BAD_INPUT,
+                     "keys and values in bf16, the engine has f32");
+    refuse_elsewhere(&f, f.m, (zp_engine_options){ .exact = true }, ZP_BAD_INPUT, "f32");
+    if (f.e->kern.level != KERN_REF)
+        refuse_elsewhere(&f, f.m, (zp_engine_options){ .level = ZP_LEVEL_REF }, ZP_BAD_INPUT,
+                         "the engine has ref");
+    refuse_elsewhere(&f, f.m, (zp_engine_options){ .n_ctx = LENGTH - 1 }, ZP_BAD_INPUT,
+                     "holds 150 tokens, the context 149; raise --ctx-size");
+    refuse_elsewhere(&f, f.m,
+                     (zp_engine_options){ .kv_bytes = 2 * f.e->kv.n_heads *
+                                                      f.e->kv.pages.page_bytes },
+                     ZP_NO_MEMORY, "KV budget is used up");
+    zp_seq *s = NULL; /* the length fits exactly */
+    zp_engine *e = golden_engine(f.m, (zp_engine_options){ .n_ctx = LENGTH, .micro_batch = 7 });
+    GOLDEN_OK(snapshot_restore(&s, e, f.data, f.size, "file", err));
+    zp_seq_close(s);
+    zp_engine_close(e);
+    zp_model_close(linear);
+    zp_model_close(other);
+    close_fixture(&f);
+}
+
+/* Exact f32 and inexact f32 keys and values differ. */
+static void test_exact_flag_is_part_of_the_file(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f, "gguf-llama-yarn", ZP_KV_F32);
+    refuse_elsewhere(&f, f.m, (zp_engine_options){ .exact = true }, ZP_BAD_INPUT, "with exact 0");
+    close_fixture(&f);
+}
+
+/* The angles of dynamic NTK follow from the context of the engine. */
+static void test_context_of_dynamic_scaling_is_part_of_the_file(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f, "gguf-llama-yarn", ZP_KV_BF16);
+    assert_int_equal(header(&f)->n_ctx, 0);
+    close_fixture(&f);
+    struct gguf g;
+    struct gguf_edit edit;
+    zp_model *m = NULL;
+    GOLDEN_OK(gguf_open(&g, ZP_TEST_DATA "/arch/gguf/gguf-llama-linear.gguf", err));
+    GOLDEN_OK(gguf_edit_init(&edit, &g, err));
+    GOLDEN_OK(gguf_edit_set_str(&edit, "%.rope.scaling.type", "dynamic", err));
+    GOLDEN_OK(gguf_edit_write(&edit, in_folder("dynamic.gguf"), err));
+    gguf_edit_free(&edit);
+    gguf_close(&g);
+    GOLDEN_OK(zp_model_open(&m, in_folder("dynamic.gguf"), NULL, err));
+    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = CTX });
+    zp_seq *s = bits_seq(e);
+    append(e, s, ids, 70);
+    GOLDEN_OK(zp_seq_save(s, in_folder("saved"), err));
+    zp_seq_close(s);
+    GOLDEN_OK(zp_seq_restore(&s, e, in_folder("saved"), err));
+    zp_seq_close(s);
+    zp_engine_close(e);
+    e = golden_engine(m, (zp_engine_options){ .n_ctx = CTX + 1 });
+    zp_err err = { 0 };
+    assert_int_equal(zp_seq_restore(&s, e, in_folder("saved"), &err), ZP_BAD_INPUT);
+    assert_non_null(strstr(err.message, "192, the engine has 193"));
+    zp_engine_close(e);
+    zp_model_close(m);
+}
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+/* Mode, offset, salt, ids, and the tokens that a cut has left to compute again. */
+static void test_restored_sequence_is_the_saved_one(void **state)
+{
+    (void)state;
+    static const uint32_t cuts[] = { 150, 131, 128, 100, 64, 1, 0 };
+    zp_model *m = golden_small("gguf-llama-yarn");
+    zp_engine_options o = { .n_ctx = CTX, .n_seq = 2, .kv_type = ZP_KV_Q8,
+                            .allow_unverified_mode = true };
+    zp_engine *e = golden_engine(m, o);
+    for (size_t i = 0; i < ZP_COUNT(cuts); i++) {
+        zp_seq_options so = { .mode = ZP_MODE_ZERO, .position_offset = 12345678901, .salt = ~1ull };
+        zp_seq *s = NULL, *again = NULL;
+        zp_seq_info was, is;
+        GOLDEN_OK(zp_seq_open(&s, e, &so, err));
+        append(e, s, ids, LENGTH);
+        GOLDEN_OK(zp_seq_truncate(s, cuts[i], err));
+        GOLDEN_OK(zp_seq_save(s, in_folder("saved"), err));
+        GOLDEN_OK(zp_seq_restore(&again, e, in_folder("saved"), err));
+        zp_seq_describe(s, &was);
+        zp_seq_describe(again, &is);
+        assert_int_equal(is.length, cuts[i]);
+        assert_int_equal(is.mode, ZP_MODE_ZERO);
+        assert_int_equal(is.position_offset, was.position_offset);
+        assert_int_equal(is.salt, ~1ull);
+        assert_int_equal(again->n_pending, s->n_pending);
+        assert_memory_equal(is.ids, ids, cuts[i] * sizeof *ids);
+        zp_seq_close(again);
+        zp_seq_close(s);
+    }
+    zp_engine_close(e);
+    zp_model_close(m);
+}
+
+/* ---- disks ----------------------------------------------------------------------------------- */
+
+static void test_full_disk_leaves_the_old_file(void **state)
+{
+    (void)state;
+    struct fixture f, now;
+    open_fixture(&f, "gguf-llama-yarn", ZP_KV_BF16);
+    zp_seq *s = bits_seq(f.e);
+    append(f.e, s, ids + 1, 100);
+    const uint64_t room[] = { 0, 1, 5000, f.size / 2 };
+    for (size_t i = 0; i < ZP_COUNT(room); i++) {
+        uint64_t live = live_bytes();
+        os_fail_writes_after(room[i]);
+        zp_status status = zp_seq_save(s, in_folder("saved"), NULL);
+        os_fail_writes_after(UINT64_MAX);
+        assert_int_equal(status, ZP_NO_SPACE);
+        assert_int_equal(live_bytes(), live);
+        char **names;
+        size_t n;
+        GOLDEN_OK(os_list_files(folder, &names, &n, err));
+        for (size_t k = 0; k < n; k++) assert_null(strstr(names[k], ".tmp."));
+        os_list_free(names, n);
+        read_back(&now, in_folder("saved"));
+        assert_int_equal(now.size, f.size);
+        assert_memory_equal(now.data, f.data, f.size);
+        free(now.data);
+    }
+    zp_seq_close(s);
+    close_fixture(&f);
+}
+
+static void test_files_that_are_none(void **state)
+{
+    (void)state;
+    struct fixture f;
+    zp_seq *s = NULL;
+    open_fixture(&f, "gguf-llama-yarn", ZP_KV_BF16);
+    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("missing"), NULL), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_restore(&s, f.e, folder, NULL), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_restore(&s, f.e, "/dev/null", NULL), ZP_BAD_INPUT);
+    GOLDEN_OK(os_write_file(in_folder("empty"), "", 0, err));
+    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("empty"), NULL), ZP_BAD_FILE);
+    GOLDEN_OK(os_write_file(in_folder("text"), "hello", 5, err));
+    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("text"), NULL), ZP_BAD_FILE);
+    assert_null(s);
+    s = bits_seq(f.e);
+    append(f.e, s, ids, 10);
+    assert_int_not_equal(zp_seq_save(s, "/dev/full", NULL), ZP_OK);
+    assert_int_not_equal(zp_seq_save(s, folder, NULL), ZP_OK);
+    assert_int_not_equal(zp_seq_save(s, "/nowhere/file", NULL), ZP_OK);
+    zp_seq_close(s);
+    close_fixture(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_damaged_byte_is_found),
+        cmocka_unit_test(test_each_field_of_the_header_is_checked),
+        cmocka_unit_test(test_tables_behind_the_header_are_checked),
+        cmocka_unit_test(test_other_engines_refuse_the_file),
+        cmocka_unit_test(test_exact_flag_is_part_of_the_file),
+        cmocka_unit_test(test_context_of_dynamic_scaling_is_part_of_the_file),
+        cmocka_unit_test(test_restored_sequence_is_the_saved_one),
+        cmocka_unit_test(test_full_disk_leaves_the_old_file),
+        cmocka_unit_test(test_files_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
