@@ -3,6 +3,75 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ---- prompt cache ------------------------------------------------------------------------ */
+
+static zp_status check_mode(const struct generation *g, const zp_seq_info *saved, const char *path)
+{
+    static const char *const modes[] = { "full", "zero", "half" };
+    zp_seq_info own;
+    zp_seq_describe(g->seq, &own);
+    if (own.mode == saved->mode)
+        return ZP_OK;
+    return cli_fail(g->c, ZP_BAD_INPUT,
+                    "%s: was saved in position mode %s, this run has %s; give --mode %s or another "
+                    "--prompt-cache",
+                    path, modes[saved->mode], modes[own.mode], modes[saved->mode]);
+}
+
+/* The saved sequence, cut to the *reused tokens it shares with the prompt but its last, becomes the
+ * run's. One that cannot be cut (windows dropped those keys) is of no use. */
+static zp_status restore_prompt(struct generation *g, const char *path, const int32_t *ids,
+                                size_t n, size_t *reused)
+{
+    zp_seq *saved = NULL;
+    zp_seq_info info;
+    if (access(path, F_OK) != 0)
+        return ZP_OK;
+    CLI_TRY(zp_seq_restore(&saved, g->engine, path, &g->c->err));
+    zp_seq_describe(saved, &info);
+    size_t k = 0;
+    while (k < info.length && k + 1 < n && info.ids[k] == ids[k])
+        k++;
+    zp_status st = check_mode(g, &info, path);
+    if (st == ZP_OK && zp_seq_truncate(saved, (uint32_t)k, NULL) == ZP_OK) {
+        *reused = k;
+        zp_seq *fresh = g->seq;
+        g->seq = saved;
+        saved = fresh;
+    }
+    zp_seq_close(saved);
+    if (st == ZP_OK && !g->c->quiet)
+        fprintf(stderr, "zerope: prompt cache %s: %zu of %zu prompt tokens reused\n", path,
+                *reused, n);
+    return st;
+}
+
+/* Computes the prompt but its last token, or takes it from the file, which then holds it. */
+static zp_status use_prompt_cache(struct generation *g, const int32_t *ids, size_t n,
+                                  size_t *reused)
+{
+    const char *path = cli_text(g->c, "prompt-cache");
+    CLI_TRY(restore_prompt(g, path, ids, n, reused));
+    zp_item item = { g->seq, ids + *reused, n - 1 - *reused, ZP_WANT_NONE };
+    zp_progress progress = cli_progress(g->c);
+    double before = cli_now();
+    zp_status st = zp_engine_run(g->engine, &item, 1, NULL, 0, &progress, &g->c->err);
+    progress_clear();
+    if (st != ZP_OK)
+        return st;
+    g->prefill_seconds += cli_now() - before;
+    g->n_prompt += item.n;
+    g->n_reused += *reused;
+    g->options.history = ids;
+    g->options.n_history = n - 1;
+    if (item.n == 0 || cli_flag(g->c, "prompt-cache-ro"))
+        return ZP_OK;
+    return zp_seq_save(g->seq, path, &g->c->err);
+}
+
+/* ---- the command ------------------------------------------------------------------------- */
 
 static json_t *result_json(const struct generation *g, const zp_generated *out, bool interrupted)
 {
@@ -19,13 +88,20 @@ static json_t *result_json(const struct generation *g, const zp_generated *out, 
 static zp_status generate(struct generation *g, const struct text *in)
 {
     int32_t *ids = NULL;
-    size_t n = 0;
+    size_t n = 0, reused = 0;
     zp_generated out = { 0 };
     zp_status st = generation_prompt(g, in->data, in->size, &ids, &n);
     if (st == ZP_OK)
         st = generation_start(g, n);
+    /* A prompt that leaves no room for an answer is refused before it is computed. */
+    bool caches = cli_text(g->c, "prompt-cache") != NULL && n < g->engine_options.n_ctx;
+    if (st == ZP_OK && caches)
+        st = use_prompt_cache(g, ids, n, &reused);
+    size_t held = st == ZP_OK && caches ? n - 1 : 0;
     if (st == ZP_OK)
-        st = generation_run(g, ids, n, &out);
+        st = generation_run(g, ids + held, n - held, &out);
+    if (held > 0)
+        out.n_reused = reused, out.n_prompt = n - reused;
     zp_free(ids);
     bool finished = st == ZP_OK || (st == ZP_INTERRUPTED && out.reason != NULL);
     if (finished && g->c->json)
@@ -46,6 +122,12 @@ zp_status cmd_run(struct cli *c)
     bool is_prompt;
     if (cli_text(c, "system") != NULL && !cli_flag(c, "chat"))
         return cli_usage(c, "--system belongs to --chat");
+    if (cli_flag(c, "prompt-cache-ro") && cli_text(c, "prompt-cache") == NULL)
+        return cli_usage(c, "--prompt-cache-ro belongs to --prompt-cache FILE");
+    if (cli_text(c, "prompt-cache") != NULL && cli_given(c, "parallel"))
+        return cli_usage(c, "--prompt-cache holds one prompt: leave --parallel out");
+    if (!cli_flag(c, "prompt-cache-ro"))
+        CLI_TRY(cli_check_outputs(c, NULL));
     CLI_TRY(cli_read_input(c, &in, &is_prompt));
     zp_status st = generation_open(&g, c);
     if (st == ZP_OK) {

@@ -196,6 +196,10 @@ static const struct cli_option run_options[] = {
     COUNT("parallel", "N", 1, 4096, NULL,
           "each line of the input is a prompt of its own; N of them are computed at a time",
           .abbr = "-np"),
+    PATH("prompt-cache", NULL, "FILE",
+         "begin with what FILE holds of the prompt, and save the computed prompt there",
+         .writes = true),
+    FLAG("prompt-cache-ro", "with --prompt-cache: leave FILE as it is"),
     SPECIAL,
     MODE,
     ENGINE,
@@ -211,6 +215,8 @@ static const struct cli_example run_examples[] = {
       "text, ids and timings as JSON" },
     { "zerope run model.gguf --chat -f questions.txt -np 16 --json >answers.json",
       "an answer to each line" },
+    { "zerope run model.gguf -f book.txt -c 32k -ctk q8 --prompt-cache book.kv",
+      "the second time, the book is read in a moment" },
 };
 
 static const struct cli_option chat_options[] = {
