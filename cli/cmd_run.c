@@ -32,7 +32,7 @@ static zp_status restore_prompt(struct generation *g, const char *path, const in
     CLI_TRY(zp_seq_restore(&saved, g->engine, path, &g->c->err));
     zp_seq_describe(saved, &info);
     size_t k = 0;
-    while (k < info.length && k + 1 < n && info.ids[k] == ids[k])
+    while (k < info.n_exact && k + 1 < n && info.ids[k] == ids[k])
         k++;
     zp_status st = check_mode(g, &info, path);
     if (st == ZP_OK && zp_seq_truncate(saved, (uint32_t)k, NULL) == ZP_OK) {

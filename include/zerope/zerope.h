@@ -14,7 +14,7 @@
  * (and on its sequences) must not overlap; models and tokenizer calls are free to. Strings
  * returned as char * are released with zp_free. Same bits: the logits of a sequence depend only
  * on its tokens, the model file, the kernel level, the exact flag, the KV type and the position
- * mode, not on what was reused. */
+ * mode, not on what was reused (zp_seq_append_pages says where this ends). */
 #ifndef ZEROPE_ZEROPE_H
 #define ZEROPE_ZEROPE_H
 
@@ -164,6 +164,7 @@ typedef struct zp_engine_stats {
     uint64_t weights_bytes, kv_bytes, scratch_bytes, position_bytes; /* planned = counted */
     uint64_t kv_bytes_per_token;                                     /* at n_ctx, all heads */
     uint64_t tokens, tokens_reused; /* computed; taken over by zp_seq_reuse, so far */
+    uint64_t tokens_appended;       /* by zp_seq_append_pages, not computed anew */
     uint64_t prefix_tiles, prefix_evictions; /* kept now, 64 tokens each; given up so far */
     uint64_t position_done, position_skipped; /* layer x KV head x pair x token */
     uint32_t n_threads, n_ctx, micro_batch;
@@ -183,6 +184,7 @@ ZP_API void zp_seq_close(zp_seq *s);
 ZP_API uint32_t zp_seq_length(const zp_seq *s);
 typedef struct zp_seq_info {
     uint32_t length;
+    uint32_t n_exact; /* tokens before the first that came by zp_seq_append_pages; or length */
     const int32_t *ids; /* (length), until the sequence changes */
     zp_mode mode;       /* the one it runs in: never auto */
     uint64_t position_offset, salt;
@@ -195,6 +197,19 @@ ZP_API zp_status zp_seq_reuse(zp_seq *s, const int32_t *ids, size_t n, size_t *r
 /* A new sequence that shares the first n tokens (pages shared, copied on write). */
 ZP_API zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err);
 ZP_API zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err);
+typedef struct zp_append_options {
+    bool approximate;   /* also where keys hold positions, of the other sequence */
+    uint32_t recompute; /* so many of the first tokens are computed anew: a multiple of 64 */
+} zp_append_options;
+/* Appends tokens [first, first + n) of another sequence of the engine, in the same mode, with the
+ * keys and values they have there: nothing is computed or copied. first, n and the length of `to`
+ * are multiples of 64. Those tokens were computed behind others, so this is never what computing
+ * them here gives: the result is approximate (n_exact), outside of the same-bits rule, and kept in
+ * no prefix cache. In a model whose positions are all closed, at least no key holds a place it does
+ * not have any more; others (an open pair, a bias, a window) are refused (ZP_UNSUPPORTED) but for
+ * `approximate`. options may be NULL. */
+ZP_API zp_status zp_seq_append_pages(zp_seq *to, const zp_seq *from, uint32_t first, uint32_t n,
+                                     const zp_append_options *options, zp_err *err);
 /* Writes the sequence to a file: complete under its name, or not there. */
 ZP_API zp_status zp_seq_save(const zp_seq *s, const char *path, zp_err *err);
 /* A new sequence that goes on where the saved one stood, with its mode, offset and salt: the same

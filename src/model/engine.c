@@ -213,6 +213,7 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
                               .kv_bytes_per_token = one.n_pages * one.page_bytes / e->options.n_ctx,
                               .tokens = e->tokens,
                               .tokens_reused = e->tokens_reused,
+                              .tokens_appended = e->tokens_appended,
                               .prefix_tiles = e->kv.prefix.n_used,
                               .prefix_evictions = e->kv.prefix.n_evicted,
                               .position_done = e->position_done,

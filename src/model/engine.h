@@ -17,14 +17,17 @@ struct zp_engine {
     struct kvcache kv;
     struct forward forward;
     struct forward_run *runs; /* (micro_batch) */
-    uint64_t tokens, tokens_reused, position_done, position_skipped;
+    uint64_t tokens, tokens_reused, tokens_appended, position_done, position_skipped;
 };
+
+#define NEVER_MOVED UINT32_MAX
 
 struct zp_seq {
     struct zp_engine *engine;
     struct kv_table kv;
     int32_t *ids;       /* (n_ctx) */
     uint32_t n_pending; /* tokens behind kv.length that are to be computed again (settle) */
+    uint32_t moved_at;  /* first token that another sequence computed, or NEVER_MOVED */
     zp_mode mode; /* resolved: full, zero or half */
     uint64_t offset, salt;
 };

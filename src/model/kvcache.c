@@ -355,6 +355,32 @@ zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struc
     return ZP_OK;
 }
 
+zp_status kv_table_check_lent(const struct kv_table *from, const struct kvcache *c, uint32_t first,
+                              uint32_t n, zp_err *err)
+{
+    for (uint32_t h = 0; h < c->n_heads; h++)
+        for (uint32_t i = first / KERN_TILE; i < (first + n) / KERN_TILE; i++)
+            ZP_FAIL_IF(!from->k[kv_table_at(from, h, i)], err, ZP_UNSUPPORTED,
+                       "position %u lies behind a window whose pages were given back",
+                       i * KERN_TILE);
+    return ZP_OK;
+}
+
+void kv_table_append(struct kv_table *to, const struct kv_table *from, struct kvcache *c,
+                     uint32_t first, uint32_t n)
+{
+    uint32_t begin = to->length / KERN_TILE;
+    assert((to->length | first | n) % KERN_TILE == 0 && first + n <= from->length);
+    for (uint32_t h = 0; h < c->n_heads; h++) {
+        for (uint32_t i = 0; i < n / KERN_TILE; i++) {
+            const void *k = from->k[kv_table_at(from, h, first / KERN_TILE + i)];
+            pagepool_hold(&c->pages, k);
+            kv_table_set(to, c, kv_table_at(to, h, begin + i), k);
+        }
+    }
+    to->length += n;
+}
+
 zp_status kv_table_truncate(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err)
 {
     ZP_FAIL_IF(n > t->length, err, ZP_BAD_INPUT, "cannot truncate a sequence of %u positions to %u",

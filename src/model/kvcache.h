@@ -86,6 +86,12 @@ size_t kv_table_open_wanted(const struct kv_table *t, const struct kvcache *c, u
  * them back. */
 zp_status kv_table_share(struct kv_table *to, const struct kv_table *from, struct kvcache *c,
                          uint32_t n, zp_err *err);
+/* Whether `from` still has all pages of its full tiles [first, first + n), in positions. */
+zp_status kv_table_check_lent(const struct kv_table *from, const struct kvcache *c, uint32_t first,
+                              uint32_t n, zp_err *err);
+/* Shares them behind the full tiles of `to`: checked before. */
+void kv_table_append(struct kv_table *to, const struct kv_table *from, struct kvcache *c,
+                     uint32_t first, uint32_t n);
 zp_status kv_table_truncate(struct kv_table *t, struct kvcache *c, uint32_t n, zp_err *err);
 /* The largest length <= n that t can be cut to or shared at: below n inside a closed 8-bit tile. */
 uint32_t kv_table_cut(const struct kv_table *t, const struct kvcache *c, uint32_t n);

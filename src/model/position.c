@@ -531,6 +531,19 @@ void position_count(const struct position *p, struct position_view view, uint64_
         }
 }
 
+bool position_is_free(const struct position *p, zp_mode mode)
+{
+    uint64_t rotated, skipped;
+    position_count(p, (struct position_view){ .mode = mode }, &rotated, &skipped);
+    for (uint32_t l = 0; l < p->n_layer && rotated == 0; l++) {
+        for (uint32_t k = 0; k < p->n_kv; k++)
+            if (position_head_sight(p, l, k).window != 0) return false;
+        for (uint32_t h = 0; h < p->n_head && position_layer_has_bias(p, l); h++)
+            if (!p->bias_gate || p->bias_gate[l * p->n_head + h] != 0.0f) return false;
+    }
+    return rotated == 0;
+}
+
 float position_query_scale(const struct position *p, uint32_t layer, uint32_t head,
                            uint32_t n_visible)
 {

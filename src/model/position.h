@@ -88,6 +88,10 @@ void position_for_ctx(struct position *own, const struct position *p, const stru
                       uint32_t n_ctx, double *room);
 bool position_uses_set(const struct position *p, uint32_t set);
 
+/* Whether nothing in a mode tells where a key stands: no head rotates or has a window, every bias
+ * is closed. */
+bool position_is_free(const struct position *p, zp_mode mode);
+
 /* Query multiplier of a row of `head` that sees n positions: softmax, length and head scale. */
 float position_query_scale(const struct position *p, uint32_t layer, uint32_t head,
                            uint32_t n_visible);

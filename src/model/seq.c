@@ -40,6 +40,7 @@ zp_status seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *o, zp_err *
     s->mode = o->mode;
     s->offset = o->position_offset;
     s->salt = o->salt;
+    s->moved_at = NEVER_MOVED;
     zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
     if (status == ZP_OK && !(s->ids = mem_array(MEM_META, e->options.n_ctx, sizeof *s->ids)))
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
@@ -75,7 +76,9 @@ uint32_t zp_seq_length(const zp_seq *s)
 
 void zp_seq_describe(const zp_seq *s, zp_seq_info *out)
 {
-    *out = (zp_seq_info){ .length = zp_seq_length(s),
+    uint32_t length = zp_seq_length(s);
+    *out = (zp_seq_info){ .length = length,
+                          .n_exact = s->moved_at < length ? s->moved_at : length,
                           .ids = s->ids,
                           .mode = s->mode,
                           .position_offset = s->offset,
@@ -91,7 +94,8 @@ void seq_keep_prefix(struct zp_seq *s)
 {
     struct kvcache *c = &s->engine->kv;
     struct prefix_space space = space_of(s);
-    prefix_insert(&c->prefix, c, &s->kv, &space, s->ids, s->kv.length / KERN_TILE);
+    uint32_t n = s->moved_at < s->kv.length ? s->moved_at : s->kv.length;
+    prefix_insert(&c->prefix, c, &s->kv, &space, s->ids, n / KERN_TILE);
 }
 
 zp_status zp_seq_reuse(zp_seq *s, const int32_t *ids, size_t n, size_t *reused, zp_err *err)
@@ -126,6 +130,7 @@ zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
     }
     memcpy((*out)->ids, s->ids, n * sizeof *s->ids);
     (*out)->n_pending = n - cut;
+    (*out)->moved_at = s->moved_at < cut ? s->moved_at : NEVER_MOVED;
     return ZP_OK;
 }
 
@@ -137,5 +142,54 @@ zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err)
     uint32_t cut = kv_table_cut(&s->kv, c, n < s->kv.length ? n : s->kv.length);
     ZP_TRY(kv_table_truncate(&s->kv, c, cut, err));
     s->n_pending = n - cut;
+    if (s->moved_at >= cut) s->moved_at = NEVER_MOVED;
+    return ZP_OK;
+}
+
+/* ---- pages of another sequence --------------------------------------------------------------- */
+
+static zp_status check_append(const zp_seq *to, const zp_seq *from, uint32_t first, uint32_t n,
+                              const zp_append_options *o, zp_err *err)
+{
+    uint32_t length = zp_seq_length(to), n_ctx = to->engine->options.n_ctx;
+    ZP_FAIL_IF(from == to || from->engine != to->engine, err, ZP_USAGE,
+               "tokens can be appended from another sequence of the same engine only");
+    ZP_FAIL_IF(from->mode != to->mode, err, ZP_USAGE,
+               "keys of position mode %s cannot be appended to a sequence in mode %s",
+               position_mode_name(from->mode), position_mode_name(to->mode));
+    ZP_FAIL_IF((length | first | n | o->recompute) % KERN_TILE != 0, err, ZP_USAGE,
+               "%u tokens from %u on, %u of them computed anew, cannot be appended at %u: pages go "
+               "over whole, all four must be multiples of %d",
+               n, first, o->recompute, length, KERN_TILE);
+    ZP_FAIL_IF(o->recompute > n, err, ZP_USAGE, "%u tokens of %u cannot be computed anew",
+               o->recompute, n);
+    ZP_FAIL_IF(first > from->kv.length || n > from->kv.length - first, err, ZP_BAD_INPUT,
+               "the sequence holds keys of %u tokens, [%u, %llu) are wanted", from->kv.length,
+               first, (unsigned long long)first + n);
+    ZP_FAIL_IF(n > n_ctx - length, err, ZP_BAD_INPUT,
+               "%u tokens after %u do not fit into the context of %u positions; raise --ctx-size",
+               n, length, n_ctx);
+    ZP_FAIL_IF(
+        !o->approximate && !position_is_free(&to->engine->position, to->mode), err, ZP_UNSUPPORTED,
+        "keys hold the positions they were computed at: in mode %s the model has open pairs, "
+        "biases or windows; compute the tokens, or ask for the approximation",
+        position_mode_name(to->mode));
+    return kv_table_check_lent(&from->kv, &to->engine->kv, first, n, err);
+}
+
+zp_status zp_seq_append_pages(zp_seq *to, const zp_seq *from, uint32_t first, uint32_t n,
+                              const zp_append_options *options, zp_err *err)
+{
+    const zp_append_options o = options ? *options : (zp_append_options){ 0 };
+    ZP_TRY(check_append(to, from, first, n, &o, err));
+    zp_item item = { to, from->ids + first, o.recompute, ZP_WANT_NONE };
+    ZP_TRY(zp_engine_run(to->engine, &item, 1, NULL, 0, NULL, err));
+    first += o.recompute, n -= o.recompute;
+    if (n == 0) return ZP_OK;
+    uint32_t length = zp_seq_length(to);
+    memcpy(to->ids + length, from->ids + first, n * sizeof *to->ids);
+    kv_table_append(&to->kv, &from->kv, &to->engine->kv, first, n);
+    if (to->moved_at > length) to->moved_at = length;
+    to->engine->tokens_appended += n;
     return ZP_OK;
 }

@@ -8,7 +8,7 @@
 zp_status seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *o, zp_err *err);
 /* Whether the engine runs a resolved mode. */
 zp_status seq_check_mode(const struct zp_engine *e, zp_mode mode, zp_err *err);
-/* Gives its full tiles to the prefix tree. */
+/* Gives the full tiles that its tokens alone have led to to the prefix tree. */
 void seq_keep_prefix(struct zp_seq *s);
 
 #endif

@@ -151,7 +151,7 @@ static zp_status make_tables(const zp_seq *s, uint8_t **tables, size_t *size, st
     const struct kvcache *c = &s->engine->kv;
     struct snapshot_header h = header_of(s->engine);
     h.mode = s->mode, h.offset = s->offset, h.salt = s->salt;
-    h.length = s->kv.length, h.n_pending = s->n_pending;
+    h.length = s->kv.length, h.n_pending = s->n_pending, h.moved_at = s->moved_at;
     h.n_open = count_open(c, h.length);
     for (uint32_t i = 0; i < c->n_heads; i++)
         h.n_pages += count_tiles(tiles_of(c, i, h.length, first_tile(&s->kv, c, i)));
@@ -325,6 +325,10 @@ static zp_status check_values(const struct snapshot *f, const struct zp_engine *
         ZP_FAIL_IF(f->ids[i] < 0 || (uint32_t)f->ids[i] >= e->model->h.n_vocab, err, ZP_BAD_FILE,
                    "%s: id %d at %u is outside the vocabulary of %u" AGAIN, f->name, f->ids[i], i,
                    e->model->h.n_vocab);
+    bool moved = h->moved_at % KERN_TILE == 0 && h->moved_at < h->length;
+    ZP_FAIL_IF(h->moved_at != NEVER_MOVED && !moved, err, ZP_BAD_FILE,
+               "%s: tokens from %u on were computed elsewhere, of %u" AGAIN, f->name, h->moved_at,
+               h->length);
     ZP_FAIL_IF(h->mode > ZP_MODE_HALF, err, ZP_BAD_FILE, "%s: position mode %u is unknown" AGAIN,
                f->name, h->mode);
     return seq_check_mode(e, (zp_mode)h->mode, err);
@@ -385,6 +389,7 @@ static zp_status fill(zp_seq *s, const struct snapshot *f, struct page_list *p, 
                p->n_pages + p->n_open, (unsigned long long)(h->payload_at + page_place(p, bad)));
     memcpy(s->ids, f->ids, ((size_t)h->length + h->n_pending) * sizeof *s->ids);
     s->n_pending = h->n_pending;
+    s->moved_at = h->moved_at;
     return ZP_OK;
 }
 

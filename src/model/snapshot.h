@@ -22,7 +22,7 @@ struct snapshot_header {
     uint32_t kv_type, exact, n_layer, n_kv, d_head;
     uint32_t n_ctx; /* of a dynamic scaling, else 0 */
     uint32_t mode, length, n_pending;
-    uint32_t zero;
+    uint32_t moved_at; /* first token that came by zp_seq_append_pages, or the largest number */
     uint64_t offset, salt;
     uint64_t page_bytes, n_pages, open_bytes, n_open;
 };

@@ -189,6 +189,9 @@ static void check_fields(zp_kv_type kv)
     FIELD(n_pending, UINT32_MAX, ZP_BAD_INPUT, "raise --ctx-size");
     FIELD(n_pending, 64, ZP_BAD_INPUT, "raise --ctx-size");
     FIELD(n_pending, 5, ZP_BAD_FILE, "contradicts itself");
+    FIELD(moved_at, 63, ZP_BAD_FILE, "computed elsewhere");
+    FIELD(moved_at, 192, ZP_BAD_FILE, "computed elsewhere");
+    FIELD(moved_at, UINT32_MAX - 1, ZP_BAD_FILE, "computed elsewhere");
     FIELD(n_pages, h.n_pages - 1, ZP_BAD_FILE, "contradicts itself");
     FIELD(n_pages, h.n_pages + 1, ZP_BAD_FILE, "contradicts itself");
     FIELD(mode, ZP_MODE_ZERO, ZP_BAD_INPUT, "no passing evidence");
