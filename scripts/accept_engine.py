@@ -251,6 +251,33 @@ def line_start():
                   rows=rows)
 
 
+# ---- reuse
+
+
+def line_restore():
+    """32K tokens saved, restored in a new process: first token <= 0.25 s after start, same ids."""
+    text, saved = WORK / "32k.txt", WORK / "32k.zpseq"
+    if not text.exists():
+        text.write_text(text_of(32600, MODEL["smollm2"]), encoding="utf-8")
+    command = [ZEROPE, "run", MODEL["smollm2"], "-f", text, "-c", 32768, "-ctk", "q8",
+               "--prompt-cache", saved, "--quiet"]
+    first = json.loads(run(*command, "-n", 8, "--json"))["ids"]
+    rows = [peak_rss([*command, "--prompt-cache-ro", "-n", 1])[1] for _ in range(PAIRS)]
+    again = json.loads(run(*command, "--prompt-cache-ro", "-n", 8, "--json"))
+    seconds = statistics.median(rows)
+    holds = seconds <= 0.25 and again["ids"] == first and again["n_reused"] >= 32000
+    return record("engine", "restore", holds, seconds=seconds, rows=rows, ids=first,
+                  n_reused=again["n_reused"], bytes=saved.stat().st_size)
+
+
+def line_reuse():
+    """Ten questions over 8 of 20 documents: pages appended beside prefix caching alone; KL."""
+    text = ROOT / "tests/data/prose.txt"
+    document = json.loads(run(ROOT / "build/release/reuse", position_free(), text, 1))
+    times = {r["way"]: r["first_token"] for r in document["rows"]}
+    return record("engine", "reuse", times["append 0"] < times["prefix"], **document)
+
+
 def line_soak():
     """30 minutes of mixed work: memory flat, nothing lost, the same answers."""
     log = run(pathlib.Path(ROOT) / "build/release/soak", MODEL["smollm2"], 1800, "q8")
