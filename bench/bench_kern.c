@@ -120,11 +120,14 @@ static void print_share(const char *unit, double rate, double peak)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static kern_gemm_fn gemm_of(const struct kern_table *t, enum kern_form form)
+/* Random blocks with finite scales: speed does not depend on values. */
+static void fill_blocks(struct bench *b, const struct quant_traits *t, uint8_t *out, size_t n)
 {
-    const kern_gemm_fn all[KERN_FORM_COUNT] = { t->gemm_f32, t->gemm_f16, t->gemm_bf16, t->gemm_q8,
-                                                t->gemm_q4 };
-    return all[form];
+    for (size_t i = 0; i < n; i++, out += t->bytes) {
+        do {
+            for (size_t k = 0; k < t->bytes; k++) out[k] = (uint8_t)rng_u32(&b->rng);
+        } while (!quant_row_is_finite(t, out, t->block));
+    }
 }
 
 /* Copies of one packed random matrix until the working set is full; returns their number. */
@@ -135,17 +138,13 @@ static size_t fill_copies(struct bench *b, struct kern_mat *m, uint32_t type, ui
            copies = working_set / bytes;
     if (copies == 0) copies = 1;
     uint8_t *file = room(row * m->n_out), *scratch = room(kern_mat_pack_scratch(m));
-    float *w = numbers(b, m->n_in, 1);
-    zp_err err = { 0 };
-    for (size_t r = 0; r < m->n_out; r++)
-        if (quant_quantize_row(t, w, file + r * row, m->n_in, &err)) printf("%s\n", err.message);
+    fill_blocks(b, t, file, row * m->n_out / t->bytes);
     *all = room(copies * bytes);
     m->data = *all;
     kern_mat_pack(m, file, type, NULL, 0, (m->n_out + PACK_ROWS - 1) / PACK_ROWS, scratch);
     for (size_t i = 1; i < copies; i++) memcpy(*all + i * bytes, *all, bytes);
     mem_free_huge(MEM_SCRATCH, file, row * m->n_out + 4096);
     mem_free_huge(MEM_SCRATCH, scratch, kern_mat_pack_scratch(m) + 4096);
-    mem_free_huge(MEM_SCRATCH, w, m->n_in * sizeof *w + 4096);
     return copies;
 }
 
@@ -164,7 +163,7 @@ static void bench_product(struct bench *b, uint32_t type, size_t n_out, size_t n
     x.f32 = in;
     x.f32_stride = n_in;
     kern_act_quantize_rows(b->t.act_quantize, &x, 0, MOST_TOK);
-    bool is_int = m.form == KERN_Q8 || m.form == KERN_Q4;
+    bool is_int = kern_mat_is_quantised(&m);
     for (size_t i = 0; i < ZP_COUNT(batches); i++) {
         double best = 1e9;
         size_t use = batches[i] > 16 && copies > 4 ? 4 : copies;
@@ -172,12 +171,12 @@ static void bench_product(struct bench *b, uint32_t type, size_t n_out, size_t n
             double start = now();
             for (size_t c = 0; c < use; c++) {
                 m.data = all + c * bytes;
-                gemm_of(&b->t, m.form)(&m, 0, n_out, &x, batches[i], y, n_out);
+                kern_gemm_of(&b->t, m.form)(&m, 0, n_out, &x, batches[i], y, n_out);
             }
             double seconds = (now() - start) / (double)use;
             if (seconds < best) best = seconds;
         }
-        printf("%-5s %5zu x %4zu, %3zu tokens", quant_traits_find(type)->name, n_out, n_in,
+        printf("%-6s %5zu x %4zu, %3zu tokens", quant_traits_find(type)->name, n_out, n_in,
                batches[i]);
         double work = 2e-9 * (double)n_out * (double)n_in * (double)batches[i] / best;
         print_share("GOPS", work, is_int ? b->peak.int_ops : b->peak.flops);
@@ -195,15 +194,23 @@ static void bench_products(struct bench *b)
     static const struct {
         uint32_t type;
         size_t n_out, n_in;
-    } cases[] = { { QUANT_F32, 1536, 576 },   { QUANT_F16, 1536, 576 },  { QUANT_BF16, 1536, 576 },
-                  { QUANT_Q4_1, 1536, 576 },  { QUANT_Q4_1, 576, 1536 }, { QUANT_Q4_0, 1536, 576 },
-                  { QUANT_Q8_0, 1536, 576 },  { QUANT_Q8_0, 576, 1536 }, { QUANT_Q5_0, 2048, 640 },
-                  { QUANT_Q4_K, 2048, 2048 }, { QUANT_Q6_K, 2048, 2048 } };
+    } cases[] = { { QUANT_F32, 1536, 576 },     { QUANT_F16, 1536, 576 },
+                  { QUANT_BF16, 1536, 576 },    { QUANT_Q4_1, 1536, 576 },
+                  { QUANT_Q4_1, 576, 1536 },    { QUANT_Q8_0, 1536, 576 },
+                  { QUANT_Q8_0, 576, 1536 },    { QUANT_Q4_0, 2048, 2048 },
+                  { QUANT_Q4_1, 2048, 2048 },   { QUANT_Q5_0, 2048, 2048 },
+                  { QUANT_Q5_1, 2048, 2048 },   { QUANT_Q8_0, 2048, 2048 },
+                  { QUANT_Q2_K, 2048, 2048 },   { QUANT_Q3_K, 2048, 2048 },
+                  { QUANT_Q4_K, 2048, 2048 },   { QUANT_Q5_K, 2048, 2048 },
+                  { QUANT_Q6_K, 2048, 2048 },   { QUANT_IQ4_NL, 2048, 2048 },
+                  { QUANT_IQ4_XS, 2048, 2048 }, { QUANT_MXFP4, 2048, 2048 } };
     for (size_t i = 0; i < ZP_COUNT(cases); i++) {
         struct kern_mat m;
         if (kern_mat_plan(&m, cases[i].type, cases[i].n_out, cases[i].n_in, false, NULL)) continue;
-        static const char *const names[] = { "gemm_f32", "gemm_f16", "gemm_bf16", "gemm_q8",
-                                             "gemm_q4" };
+        static const char *const names[KERN_FORM_COUNT] = {
+            "gemm_f32", "gemm_f16", "gemm_bf16", "gemm_q8", "gemm_q6",
+            "gemm_q5",  "gemm_q4",  "gemm_c4",   "gemm_q3", "gemm_q2"
+        };
         if (strstr(names[m.form], b->filter))
             bench_product(b, cases[i].type, cases[i].n_out, cases[i].n_in);
     }

@@ -24,7 +24,12 @@ static void dequantize(struct work *w, size_t row)
 }
 static void unpack(struct work *w, size_t row)
 {
-    quant_unpack_affine(w->t, w->packed + row * w->row_bytes, ROW, w->q, w->scale, w->min);
+    const uint8_t *b = w->packed + row * w->row_bytes;
+    struct quant_scales s;
+    for (size_t k = 0; k < ROW; k += w->t->block, b += w->t->bytes) {
+        quant_unpack_block(w->t, b, w->q + k, &s);
+        quant_scale_values(w->t, &s, w->scale, w->min);
+    }
 }
 static void check(struct work *w, size_t row)
 {

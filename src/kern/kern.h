@@ -45,13 +45,13 @@ typedef kern_act_quantize_op *kern_act_quantize_fn;
 struct kern_group {
     int8_t *q; /* (32) */
     float *scale, *scaled32;
-    int32_t *minus32, *sum16; /* sum16 (2) */
+    int32_t *minus32, *minus16; /* minus16 (2) */
 };
 ZP_INLINE struct kern_group kern_group_at(const struct kern_act *a, size_t t, size_t g)
 {
     size_t at = t * (a->stride / 32) + g;
     return (struct kern_group){ a->q + at * 32, a->scale + at, a->scaled32 + at, a->minus32 + at,
-                                a->sum16 + at * 2 };
+                                a->minus16 + at * 2 };
 }
 /* Groups of 32 behind the last one that a part writes: with the last column come the padding's. */
 ZP_INLINE size_t kern_part_groups(const struct kern_act *a, struct kern_part part)
@@ -177,6 +177,18 @@ struct kern_table {
 #undef KERN_OP
     enum kern_level level;
 };
+
+/* The product of a form. */
+ZP_INLINE kern_gemm_fn kern_gemm_of(const struct kern_table *t, enum kern_form form)
+{
+    const kern_gemm_fn all[KERN_FORM_COUNT] = {
+        [KERN_F32] = t->gemm_f32, [KERN_F16] = t->gemm_f16, [KERN_BF16] = t->gemm_bf16,
+        [KERN_Q8] = t->gemm_q8,   [KERN_Q6] = t->gemm_q6,   [KERN_Q5] = t->gemm_q5,
+        [KERN_Q4] = t->gemm_q4,   [KERN_C4] = t->gemm_c4,   [KERN_Q3] = t->gemm_q3,
+        [KERN_Q2] = t->gemm_q2,
+    };
+    return all[form];
+}
 
 #include "kern/dispatch.h"
 

@@ -33,7 +33,19 @@ enum quant_type { /* numbers as stored in GGUF */
 enum quant_form {
     QUANT_FLOAT,   /* F32 F16 BF16 */
     QUANT_AFFINE,  /* w = scale * q + min, q unsigned, scale and min per group */
-    QUANT_CODEBOOK /* w = scale * codes[nibble], scale per group */
+    QUANT_CODEBOOK /* w = scale * codes[q], q < 16, scale per group */
+};
+
+/* How a block holds the scales of its groups, and mins if has_min. */
+enum quant_scaling {
+    QUANT_SCALE_F16,  /* one group a block: d, dmin */
+    QUANT_SCALE_E8M0, /* one group a block: 2^(sub - 128) */
+    QUANT_SCALE_SUB8, /* d * sub, sub signed; dmin * sub_min, sub_min < 64 */
+    QUANT_SCALE_SUB4  /* d * sub, dmin * sub_min, both < 16 */
+};
+struct quant_scales {
+    uint16_t d, dmin; /* f16 */
+    uint8_t sub[16], sub_min[16];
 };
 
 struct quant_traits {
@@ -46,13 +58,11 @@ struct quant_traits {
     bool can_write;       /* quant_quantize_row knows it */
     /* What unpacking yields (AFFINE and CODEBOOK; all 0 for FLOAT): */
     uint8_t group;        /* weights that share a scale: 32, or 16 for Q2_K Q3_K Q6_K */
-    uint8_t bits;         /* unpacked q < 2^bits: 2 3 4 5 6 8; CODEBOOK 8, its nibbles 4 */
-    uint8_t pack_bits;    /* 4 if q (CODEBOOK: the nibble) fits a nibble, else 8 */
-    uint8_t offset;       /* !has_min: min is exactly -offset * scale; has_min: 0 */
+    uint8_t bits;         /* q < 2^bits */
+    uint8_t offset;       /* AFFINE, !has_min: min is exactly -offset * scale; else 0 */
     bool has_min;         /* the file stores a min per group */
-    bool scale_is_f16;    /* every scale and stored min is exactly an f16; -offset * scale is one
-                           * too unless it overflows (|scale| > 65504 / offset) */
-    const int8_t *codes;  /* CODEBOOK: the 16 values by nibble; else NULL */
+    enum quant_scaling scaling;
+    const int8_t *codes;  /* CODEBOOK: the 16 values by q; else NULL */
 };
 
 /* Traits live as long as the program. NULL when number or name is unknown. Names ignore case. */
@@ -67,14 +77,16 @@ size_t quant_row_bytes(const struct quant_traits *t, size_t n);
 /* n a multiple of t->block; src needs no alignment. NaN and infinity pass through (Q1). */
 void quant_dequantize_row(const struct quant_traits *t, const void *src, float *dst, size_t n);
 
-/* AFFINE and CODEBOOK types: q (n), scale (n / group), min (n / group, may be NULL).
- * scale[g] * q[k] + min[g] equals the dequantised value exactly, with an FMA or without, for every
- * type; only the sign of a zero may differ (Q2). CODEBOOK: q = code + 128. */
-void quant_unpack_affine(const struct quant_traits *t, const void *src, size_t n, uint8_t *q,
-                         float *scale, float *min);
-/* CODEBOOK types: nibble (n) 0..15, scale (n / group); w is exactly scale * t->codes[nibble]. */
-void quant_unpack_codebook(const struct quant_traits *t, const void *src, size_t n,
-                           uint8_t *nibble, float *scale);
+/* AFFINE and CODEBOOK types: one block in its parts, q (block) in natural order (Q2). */
+void quant_unpack_block(const struct quant_traits *t, const void *src, uint8_t *q,
+                        struct quant_scales *s);
+/* Scales, and mins if has_min, of the block's groups; min may be NULL without. AFFINE: scale * q +
+ * min (or - offset * scale) equals the dequantised value exactly, with an FMA or without; only the
+ * sign of a zero may differ. */
+void quant_scale_values(const struct quant_traits *t, const struct quant_scales *s, float *scale,
+                        float *min);
+/* The scale of an e8m0 exponent. */
+float quant_e8m0(uint8_t e);
 
 /* True if all dequantised values, unpacked scales and mins are finite. Block types: reads the
  * scales only. */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "base/num.h"
+#include "kern/quant.h"
 
 /* Branch-free, so that rows of halves vectorise; no f32 subnormals on the way, so that the
  * processor's flush modes cannot change a weight. */
@@ -21,23 +22,21 @@ ZP_INLINE uint16_t load_u16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); re
 ZP_INLINE uint32_t load_u32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 ZP_INLINE float load_half(const uint8_t *p) { return half_expand(load_u16(p)); }
 
-/* Unpacks one block: q (256), scale (256 / group), min (256 / group; untouched if the type stores
- * no min). */
+/* Takes one block apart; q in natural order, CODEBOOK types nibbles. */
 typedef void (*quant_unpack_fn)(const uint8_t *restrict b, uint8_t *restrict q,
-                                float *restrict scale, float *restrict min);
-void quant_k_unpack_q2(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
-                       float *restrict min);
-void quant_k_unpack_q3(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
-                       float *restrict min);
-void quant_k_unpack_q4(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
-                       float *restrict min);
-void quant_k_unpack_q5(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
-                       float *restrict min);
-void quant_k_unpack_q6(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
-                       float *restrict min);
-/* Nibbles, not yet looked up in the codebook. */
-void quant_k_unpack_iq4xs(const uint8_t *restrict b, uint8_t *restrict q, float *restrict scale,
-                          float *restrict min);
+                                struct quant_scales *restrict s);
+void quant_k_unpack_q2(const uint8_t *restrict b, uint8_t *restrict q,
+                       struct quant_scales *restrict s);
+void quant_k_unpack_q3(const uint8_t *restrict b, uint8_t *restrict q,
+                       struct quant_scales *restrict s);
+void quant_k_unpack_q4(const uint8_t *restrict b, uint8_t *restrict q,
+                       struct quant_scales *restrict s);
+void quant_k_unpack_q5(const uint8_t *restrict b, uint8_t *restrict q,
+                       struct quant_scales *restrict s);
+void quant_k_unpack_q6(const uint8_t *restrict b, uint8_t *restrict q,
+                       struct quant_scales *restrict s);
+void quant_k_unpack_iq4xs(const uint8_t *restrict b, uint8_t *restrict q,
+                          struct quant_scales *restrict s);
 
 /* The eight 6-bit (scale, min) pairs in the 12 bytes that Q4_K and Q5_K share. */
 void quant_k_scales_get(const uint8_t *packed, uint8_t scale[8], uint8_t min[8]);

@@ -13,7 +13,8 @@
 #include "base/rng.h"
 
 enum {
-    N_IN = 96, /* one block of 64 and half of one; whole blocks of 32 */
+    N_IN = 96,     /* whole blocks of 32, half a unit of padding */
+    N_SUPER = 256, /* the width of types whose blocks are that long */
     N_OUT = 40,
     N_TOK = 7,
     D_HEAD = 64,
@@ -34,10 +35,10 @@ struct selftest {
     const struct kern_table *ref;
     struct rng rng;
     struct side a, b; /* reference, chosen */
-    float x[N_TOK * N_IN], rows[N_OUT * N_IN], wide[3][N_WIDE];
+    float x[N_TOK * N_SUPER], rows[N_OUT * N_SUPER], wide[3][N_WIDE];
     uint8_t file[N_OUT * N_IN * 4];
-    _Alignas(64) uint8_t packed[48 * 128 * 8];
-    _Alignas(64) uint8_t scratch[PACK_ROWS * 128 * 8];
+    _Alignas(64) uint8_t packed[48 * N_SUPER * 4];
+    _Alignas(64) uint8_t scratch[PACK_ROWS * PACK_SLICE];
 };
 
 static void fill(struct selftest *s, float *x, size_t n)
@@ -84,13 +85,12 @@ static double row_error(const float *a, const float *b, size_t n, const char *co
 /* ---- cases by kind ------------------------------------------------------------------------------
  */
 
-static bool place_act(struct kern_act *a, struct side *side, const float *x)
+static bool place_act(struct kern_act *a, struct side *side, const float *x, size_t n_in)
 {
     memset(side->act, 0, sizeof side->act);
-    *a = (struct kern_act){ .n_in = N_IN, .f32 = x, .f32_stride = N_IN };
-    if (kern_act_bytes(N_TOK, N_IN) > sizeof side->act) return false;
-    kern_act_place(a, side->act, N_TOK, N_IN);
-    a->f32 = x, a->f32_stride = N_IN;
+    *a = (struct kern_act){ .f32 = x, .f32_stride = n_in };
+    if (kern_act_bytes(N_TOK, n_in) > sizeof side->act) return false;
+    kern_act_place(a, side->act, N_TOK, n_in);
     return true;
 }
 
@@ -100,7 +100,7 @@ static double case_act_quantize(struct selftest *s, const char *op, kern_act_qua
     struct kern_act a, b;
     ZP_UNUSED(op), ZP_UNUSED(contract);
     fill(s, s->x, N_TOK * N_IN);
-    if (!place_act(&a, &s->a, s->x) || !place_act(&b, &s->b, s->x)) return HUGE_VAL;
+    if (!place_act(&a, &s->a, s->x, N_IN) || !place_act(&b, &s->b, s->x, N_IN)) return HUGE_VAL;
     kern_act_quantize_rows(ref, &a, 0, N_TOK);
     kern_act_quantize_rows(chosen, &b, 0, N_TOK);
     return differing(s->a.act, s->b.act, kern_act_bytes(N_TOK, N_IN));
@@ -115,23 +115,41 @@ static uint32_t type_of_gemm(const char *op)
                   { "gemm_f16", QUANT_F16 },
                   { "gemm_bf16", QUANT_BF16 },
                   { "gemm_q8", QUANT_Q8_0 },
-                  { "gemm_q4", QUANT_Q4_1 } };
+                  { "gemm_q6", QUANT_Q6_K },
+                  { "gemm_q5", QUANT_Q5_1 },
+                  { "gemm_q4", QUANT_Q4_1 },
+                  { "gemm_c4", QUANT_IQ4_NL },
+                  { "gemm_q3", QUANT_Q3_K },
+                  { "gemm_q2", QUANT_Q2_K } };
     for (size_t i = 0; i < ZP_COUNT(types); i++)
         if (strcmp(types[i].op, op) == 0) return types[i].type;
     return UINT32_MAX;
 }
 
+/* File rows of a type; random bits where this program cannot write it: without their bit 6, halves
+ * are below 2. */
+static bool fill_file(struct selftest *s, const struct quant_traits *t, size_t n_in)
+{
+    size_t row = quant_row_bytes(t, n_in);
+    if (row * N_OUT > sizeof s->file) return false;
+    fill(s, s->rows, N_OUT * n_in);
+    for (size_t i = 0; !t->can_write && i < N_OUT * row; i++)
+        s->file[i] = rng_u32(&s->rng) & 0xbf;
+    for (size_t r = 0; t->can_write && r < N_OUT; r++)
+        if (quant_quantize_row(t, s->rows + r * n_in, s->file + r * row, n_in, NULL) != ZP_OK)
+            return false;
+    return true;
+}
+
 static bool pack_matrix(struct selftest *s, uint32_t type, struct kern_mat *m)
 {
     const struct quant_traits *t = quant_traits_find(type);
-    if (!t || kern_mat_plan(m, type, N_OUT, N_IN, false, NULL) != ZP_OK) return false;
+    if (!t) return false;
+    size_t n_in = t->block == N_SUPER ? N_SUPER : N_IN;
+    if (!fill_file(s, t, n_in) || kern_mat_plan(m, type, N_OUT, n_in, false, NULL) != ZP_OK)
+        return false;
     if (kern_mat_bytes(m) > sizeof s->packed || kern_mat_pack_scratch(m) > sizeof s->scratch)
         return false;
-    size_t row = quant_row_bytes(t, N_IN);
-    fill(s, s->rows, N_OUT * N_IN);
-    for (size_t r = 0; r < N_OUT; r++)
-        if (quant_quantize_row(t, s->rows + r * N_IN, s->file + r * row, N_IN, NULL) != ZP_OK)
-            return false;
     memset(s->packed, 0, sizeof s->packed);
     m->data = s->packed;
     kern_mat_pack(m, s->file, type, NULL, 0, (N_OUT + PACK_ROWS - 1) / PACK_ROWS, s->scratch);
@@ -143,23 +161,24 @@ static double case_gemm(struct selftest *s, const char *op, kern_gemm_fn ref, ke
 {
     struct kern_mat m;
     struct kern_act x;
-    float w[N_IN];
-    double worst = 0, c = allowance(contract) * 0x1p-24 * (2 + sqrt(N_IN));
-    fill(s, s->x, N_TOK * N_IN);
-    if (!pack_matrix(s, type_of_gemm(op), &m) || !place_act(&x, &s->a, s->x)) return HUGE_VAL;
+    float w[N_SUPER];
+    if (!pack_matrix(s, type_of_gemm(op), &m) || !place_act(&x, &s->a, s->x, m.n_in))
+        return HUGE_VAL;
+    double worst = 0, c = allowance(contract) * 0x1p-24 * (2 + sqrt((double)m.n_in));
+    fill(s, s->x, N_TOK * m.n_in);
     kern_act_quantize_rows(s->ref->act_quantize, &x, 0, N_TOK);
     ref(&m, 0, N_OUT, &x, N_TOK, s->a.y, N_OUT);
     chosen(&m, 0, N_OUT, &x, N_TOK, s->b.y, N_OUT);
     for (size_t r = 0; r < N_OUT; r++) {
         double most = 0;
         kern_mat_unpack_row(&m, r, w);
-        for (size_t k = 0; k < N_IN; k++) most = fmax(most, fabs((double)w[k]));
+        for (size_t k = 0; k < m.n_in; k++) most = fmax(most, fabs((double)w[k]));
         for (size_t t = 0; t < N_TOK; t++) {
             double terms = 0, d = (double)s->a.y[t * N_OUT + r] - (double)s->b.y[t * N_OUT + r];
             /* scale * q and min are added apart: each may be as large as the whole row's span. */
-            for (size_t k = 0; k < N_IN; k++)
-                terms +=
-                    fabs((double)s->x[t * N_IN + k]) * (m.has_min ? 3 * most : fabs((double)w[k]));
+            for (size_t k = 0; k < m.n_in; k++)
+                terms += fabs((double)x.f32[t * m.n_in + k]) *
+                         (m.has_min ? 3 * most : fabs((double)w[k]));
             if (isnan(d)) return HUGE_VAL;
             worst = fmax(worst, fabs(d) / (c * terms));
         }

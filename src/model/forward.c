@@ -72,22 +72,11 @@ static void wait_for(const struct worker *w, const struct kern_mat *next)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static kern_gemm_fn gemm_of(const struct kern_table *t, const struct kern_mat *m)
-{
-    switch (m->form) {
-    case KERN_F32: return t->gemm_f32;
-    case KERN_F16: return t->gemm_f16;
-    case KERN_BF16: return t->gemm_bf16;
-    case KERN_Q4: return t->gemm_q4;
-    default: return t->gemm_q8;
-    }
-}
-
 /* y = rows [begin, end) of m times x, all tokens of the batch. */
 static void multiply_rows(const struct worker *w, const struct kern_mat *m, size_t begin,
                           size_t end, const struct kern_act *x, size_t n_tok, float *y)
 {
-    if (begin < end) gemm_of(w->f->kern, m)(m, begin, end, x, n_tok, y, m->n_out);
+    if (begin < end) kern_gemm_of(w->f->kern, m->form)(m, begin, end, x, n_tok, y, m->n_out);
 }
 
 /* This worker's rows of y = W x for n_tok tokens. */

@@ -437,8 +437,8 @@ static uint64_t hash_layout(const struct packing *jobs, size_t n_jobs)
     uint64_t hash = 0;
     for (size_t i = 0; i < n_jobs; i++) {
         const struct kern_mat *m = jobs[i].mat;
-        const uint64_t fields[] = { jobs[i].offset, m->form,  m->k_group, m->offset, m->scale_f16,
-                                    m->has_min,     m->n_out, m->n_in,    m->row_group_bytes };
+        const uint64_t fields[] = { jobs[i].offset, m->form, m->scaling, m->has_min,
+                                    m->n_out,       m->n_in, m->row_group_bytes };
         hash = hash_xxh64(fields, sizeof fields, hash);
         if (jobs[i].row_map)
             hash = hash_xxh64(jobs[i].row_map, m->n_out * sizeof *jobs[i].row_map, hash);

@@ -117,30 +117,47 @@ static inline void fill_rows(struct rng *r, struct case_mat *c, bool extreme)
         }
 }
 
+/* |scale q| + |min| of one row. */
+static inline void fill_parts(const struct quant_traits *t, const uint8_t *row, double *parts,
+                              size_t n)
+{
+    uint8_t q[256];
+    float scale[16], min[16];
+    struct quant_scales s;
+    for (size_t b = 0; b < n / t->block; b++) {
+        quant_unpack_block(t, row + b * t->bytes, q, &s);
+        quant_scale_values(t, &s, scale, min);
+        for (size_t k = 0; k < t->block; k++) {
+            size_t g = k / t->group;
+            parts[b * t->block + k] = fabs((double)scale[g] * q[k]) + fabs((double)min[g]);
+        }
+    }
+}
+
 static inline void fill_truth(struct case_mat *c)
 {
     size_t n = c->m.n_in, row_bytes = quant_row_bytes(c->type, n);
-    float *row = mem_array(MEM_SCRATCH, n, sizeof *row), *scale = mem_array(MEM_SCRATCH, n, 4);
-    float *min = mem_array(MEM_SCRATCH, n, sizeof *min);
-    uint8_t *q = mem_array(MEM_SCRATCH, n, 1);
+    float *row = mem_array(MEM_SCRATCH, n, sizeof *row);
     for (size_t r = 0; r < c->m.n_out; r++) {
         quant_dequantize_row(c->type, c->rows + r * row_bytes, row, n);
-        if (c->type->form != QUANT_FLOAT)
-            quant_unpack_affine(c->type, c->rows + r * row_bytes, n, q, scale, min);
         for (size_t k = 0; k < n; k++) {
-            double part = fabs((double)row[k]);
-            if (c->type->has_min && c->type->form != QUANT_FLOAT) {
-                size_t g = k / c->type->group;
-                part = fabs((double)scale[g] * q[k]) + fabs((double)min[g]);
-            }
             c->weights[r * n + k] = (double)row[k];
-            c->parts[r * n + k] = part;
+            c->parts[r * n + k] = fabs((double)row[k]);
         }
+        if (c->type->has_min) fill_parts(c->type, c->rows + r * row_bytes, c->parts + r * n, n);
     }
-    mem_free(q);
-    mem_free(min);
-    mem_free(scale);
     mem_free(row);
+}
+
+/* After the file bytes changed. */
+static inline void pack_rows(struct case_mat *c)
+{
+    void *scratch = mem_alloc(MEM_SCRATCH, kern_mat_pack_scratch(&c->m));
+    assert_non_null(scratch);
+    fill_truth(c);
+    kern_mat_pack(&c->m, c->rows, c->type->type, NULL, 0, (c->m.n_out + PACK_ROWS - 1) / PACK_ROWS,
+                  scratch);
+    mem_free(scratch);
 }
 
 static inline struct case_mat make_mat(struct rng *r, const struct quant_traits *t, size_t n_out,
@@ -153,12 +170,9 @@ static inline struct case_mat make_mat(struct rng *r, const struct quant_traits 
     c.weights = mem_array(MEM_SCRATCH, n_out * n_in, sizeof *c.weights);
     c.parts = mem_array(MEM_SCRATCH, n_out * n_in, sizeof *c.parts);
     c.m.data = mem_alloc(MEM_SCRATCH, kern_mat_bytes(&c.m));
-    void *scratch = mem_alloc(MEM_SCRATCH, kern_mat_pack_scratch(&c.m));
-    assert_true(c.rows && c.weights && c.parts && c.m.data && scratch);
+    assert_true(c.rows && c.weights && c.parts && c.m.data);
     fill_rows(r, &c, extreme);
-    fill_truth(&c);
-    kern_mat_pack(&c.m, c.rows, t->type, NULL, 0, (n_out + PACK_ROWS - 1) / PACK_ROWS, scratch);
-    mem_free(scratch);
+    pack_rows(&c);
     return c;
 }
 
@@ -168,13 +182,6 @@ static inline void free_mat(struct case_mat *c)
     mem_free(c->weights);
     mem_free(c->parts);
     mem_free(c->m.data);
-}
-
-static inline kern_gemm_fn gemm_of(const struct kern_table *t, enum kern_form form)
-{
-    const kern_gemm_fn all[KERN_FORM_COUNT] = { t->gemm_f32, t->gemm_f16, t->gemm_bf16, t->gemm_q8,
-                                                t->gemm_q4 };
-    return all[form];
 }
 
 /* Tables of every level this machine has; returns their number. */

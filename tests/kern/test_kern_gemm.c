@@ -2,6 +2,7 @@
  * same-bits rule: what a row of the result holds depends on nothing but its own inputs. */
 #include <stdio.h>
 #include "kern_cases.h"
+#include "scale_fields.h"
 
 /* The constant of kern_ops.inc. */
 static const double dot_constant = 1;
@@ -40,27 +41,33 @@ static void free_act(struct case_act *c)
 /* The activation as the form reads it. */
 static double act_value(const struct case_mat *w, const struct kern_act *a, size_t t, size_t k)
 {
-    if (w->m.form < KERN_Q8) return (double)a->f32[t * a->f32_stride + k];
+    if (!kern_mat_is_quantised(&w->m)) return (double)a->f32[t * a->f32_stride + k];
     return (double)a->q[t * a->stride + k] * (double)a->scale[t * (a->stride / 32) + k / 32];
 }
 
-/* Largest |error| / (2^-24 (2 + sqrt(k)) sum |a b|) of a result. */
+/* |error| / (2^-24 (2 + sqrt(k)) sum |a b|) of one value of a result. */
+static double constant_of(const struct case_mat *w, const struct case_act *x, size_t t, size_t r,
+                          float y)
+{
+    double want = 0, size = 0;
+    size_t n = w->m.n_in;
+    for (size_t k = 0; k < n; k++) {
+        double a = act_value(w, &x->a, t, k);
+        want += w->weights[r * n + k] * a;
+        size += w->parts[r * n + k] * fabs(a);
+    }
+    double unit = ldexp(1, -24) * (2 + sqrt((double)n)) * size, error = fabs((double)y - want);
+    return unit == 0 && error == 0 ? 0 : error / unit;
+}
+
 static double worst_constant(const struct case_mat *w, const struct case_act *x, const float *y,
                              size_t y_stride)
 {
     double worst = 0;
-    size_t n = w->m.n_in;
     for (size_t t = 0; t < x->n_tok; t++)
         for (size_t r = 0; r < w->m.n_out; r++) {
-            double want = 0, size = 0;
-            for (size_t k = 0; k < n; k++) {
-                double a = act_value(w, &x->a, t, k);
-                want += w->weights[r * n + k] * a;
-                size += w->parts[r * n + k] * fabs(a);
-            }
-            double unit = ldexp(1, -24) * (2 + sqrt((double)n)) * size;
-            double error = fabs((double)y[t * y_stride + r] - want);
-            if (unit == 0 ? error > 0 : !(error / unit <= worst)) worst = error / unit;
+            double c = constant_of(w, x, t, r, y[t * y_stride + r]);
+            if (!(c <= worst)) worst = c;
         }
     return worst;
 }
@@ -72,7 +79,7 @@ static float *run(const struct kern_table *t, const struct case_mat *w, const st
     size_t size = x->n_tok * y_stride;
     float *y = guarded(size * sizeof *y);
     memset(y, guard_byte, size * sizeof *y);
-    gemm_of(t, w->m.form)(&w->m, 0, w->m.n_out, &x->a, x->n_tok, y, y_stride);
+    kern_gemm_of(t, w->m.form)(&w->m, 0, w->m.n_out, &x->a, x->n_tok, y, y_stride);
     assert_guard(y, size * sizeof *y);
     for (size_t i = 0; i < x->n_tok; i++)
         for (size_t r = w->m.n_out; r < y_stride; r++)
@@ -151,7 +158,7 @@ static void check_cuts(struct rng *r, const struct kern_table *t, const struct c
 {
     size_t n_out = w->m.n_out, size = x->n_tok * n_out;
     float *whole = run(t, w, x, n_out), *cut = guarded(size * sizeof *cut);
-    kern_gemm_fn gemm = gemm_of(t, w->m.form);
+    kern_gemm_fn gemm = kern_gemm_of(t, w->m.form);
     for (size_t tok = 0; tok < x->n_tok;) {
         size_t n = 1 + rng_below(r, x->n_tok - tok);
         if (rng_below(r, 2)) n = 1;
@@ -162,7 +169,7 @@ static void check_cuts(struct rng *r, const struct kern_table *t, const struct c
         part.scale = g.scale;
         part.scaled32 = g.scaled32;
         part.minus32 = g.minus32;
-        part.sum16 = g.sum16;
+        part.minus16 = g.minus16;
         for (size_t row = 0; row < n_out;) {
             size_t end = row + PACK_ROWS * (1 + rng_below(r, 6));
             if (end > n_out) end = n_out;
@@ -172,7 +179,7 @@ static void check_cuts(struct rng *r, const struct kern_table *t, const struct c
         tok += n;
     }
     assert_guard(cut, size * sizeof *cut);
-    assert_same_bits(cut, whole, size, t->names[w->m.form == KERN_Q4 ? 5 : 1 + w->m.form]);
+    assert_same_bits(cut, whole, size, w->type->name);
     mem_free(whole);
     mem_free(cut);
 }
@@ -183,10 +190,9 @@ static void test_bits_of_a_token_do_not_depend_on_batch_or_rows(void **state)
     struct rng r = seeded("batch");
     struct kern_table t[KERN_LEVEL_COUNT];
     size_t levels = all_levels(t);
-    const uint32_t types[] = { QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q4_0, QUANT_Q4_1,
-                               QUANT_Q8_0, QUANT_Q4_K, QUANT_Q6_K, QUANT_Q2_K };
-    for (size_t i = 0; i < ZP_COUNT(types); i++) {
-        struct case_mat w = make_mat(&r, quant_traits_find(types[i]), 115, 768, false, false);
+    const struct quant_traits *type;
+    for (size_t i = 0; (type = quant_traits_at(i)) != NULL; i++) {
+        struct case_mat w = make_mat(&r, type, 115, 768, false, false);
         for (size_t n_tok = 1; n_tok <= 17; n_tok++) {
             struct case_act x = make_act(&r, n_tok, 768, 1);
             for (size_t l = 1; l < levels; l++) check_cuts(&r, &t[l], &w, &x);
@@ -195,12 +201,93 @@ static void test_bits_of_a_token_do_not_depend_on_batch_or_rows(void **state)
         }
         free_mat(&w);
     }
-    /* beyond one slice of k */
-    struct case_mat w = make_mat(&r, quant_traits_find(QUANT_F32), 115, 2500, false, false);
-    struct case_act x = make_act(&r, 13, 2500, 1);
-    for (size_t l = 0; l < levels; l++) check_cuts(&r, &t[l], &w, &x);
-    free_act(&x);
-    free_mat(&w);
+}
+
+static void test_bits_and_contract_hold_beyond_a_slice_of_k(void **state)
+{
+    (void)state;
+    struct rng r = seeded("slices");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    const struct quant_traits *type;
+    for (size_t i = 0; (type = quant_traits_at(i)) != NULL; i++) {
+        size_t n_in = type->block == 256 ? 2304 : type->block == 32 ? 2080 : 2500;
+        struct case_mat w = make_mat(&r, type, 53, n_in, false, false);
+        struct case_act x = make_act(&r, 8, n_in, 1);
+        check_levels(&w, &x, 53);
+        for (size_t l = 0; l < levels; l++) check_cuts(&r, &t[l], &w, &x);
+        free_act(&x);
+        free_mat(&w);
+    }
+}
+
+/* More tokens than stay in a cache are multiplied in blocks. */
+static void test_bits_hold_for_many_tokens(void **state)
+{
+    (void)state;
+    struct rng r = seeded("many tokens");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    const size_t widths[] = { 512, 1280 }; /* one slice, two */
+    for (size_t i = 0; i < ZP_COUNT(widths); i++) {
+        struct case_mat w =
+            make_mat(&r, quant_traits_find(QUANT_Q4_K), 21, widths[i], false, false);
+        struct case_act x = make_act(&r, 700, widths[i], 1);
+        for (size_t l = 1; l < levels; l++) check_cuts(&r, &t[l], &w, &x);
+        free_act(&x);
+        free_mat(&w);
+    }
+}
+
+/* Every scale of a file of a quantised type becomes one. */
+static void set_scales_to_one(struct case_mat *w)
+{
+    size_t blocks = w->m.n_out * (w->m.n_in / w->type->block);
+    for (size_t b = 0; b < blocks; b++)
+        for (int field = 0; field < 2; field++)
+            set_scale(w->type, w->rows + b * w->type->bytes, field, 0x3c00, 128);
+    pack_rows(w);
+}
+
+/* Integers in one group of 32 of each token, its largest magnitude 127: scale 1. */
+static void one_group_of_integers(struct rng *r, struct case_act *x, bool extreme)
+{
+    for (size_t t = 0; t < x->n_tok; t++) {
+        float *row = x->x + t * x->a.f32_stride;
+        size_t group = rng_below(r, x->a.n_in / 32) * 32;
+        memset(row, 0, x->a.n_in * sizeof *row);
+        for (size_t k = 0; k < 32; k++)
+            row[group + k] = extreme ? (rng_below(r, 2) ? 127.0f : -127.0f)
+                                     : (float)rng_below(r, 255) - 127;
+        row[group + rng_below(r, 32)] = 127;
+    }
+}
+
+/* No sum of these rounds, so each level must give the true integer. */
+static void test_integer_sums_are_exact_at_every_level(void **state)
+{
+    (void)state;
+    struct rng r = seeded("integers");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    const struct quant_traits *type;
+    for (size_t i = 0; (type = quant_traits_at(i)) != NULL; i++) {
+        for (int extreme = 0; extreme < 2 && type->form != QUANT_FLOAT; extreme++) {
+            struct case_mat w = make_mat(&r, type, 37, 512, false, extreme != 0);
+            struct case_act x = make_act(&r, 15, 512, 1);
+            set_scales_to_one(&w);
+            one_group_of_integers(&r, &x, extreme != 0);
+            kern_act_quantize_rows(t[KERN_REF].act_quantize, &x.a, 0, 15);
+            for (size_t l = 0; l < levels; l++) {
+                float *y = run(&t[l], &w, &x, 37);
+                double c = worst_constant(&w, &x, y, 37);
+                if (c != 0) fail_msg("%s at level %zu: off by %g", type->name, l, c);
+                mem_free(y);
+            }
+            free_act(&x);
+            free_mat(&w);
+        }
+    }
 }
 
 /* NaN, infinities and denormals of one token stay with that token. */
@@ -238,13 +325,81 @@ static void test_bad_numbers_spread_to_their_own_token_only(void **state)
         }
 }
 
+static const struct hostile {
+    uint16_t half;
+    uint8_t exponent;
+    bool finite;
+} hostile[] = { { 0x7c00, 255, false }, { 0x0001, 0, true },    { 0xfc00, 255, false },
+                { 0x83ff, 1, true },    { 0x7e01, 255, false }, { 0x0000, 2, true },
+                { 0x7bff, 200, true } };
+
+/* Every third row gets one hostile scale or min. */
+static void set_hostile_scales(struct case_mat *w)
+{
+    size_t blocks = w->m.n_in / w->type->block;
+    for (size_t row = 0; row < w->m.n_out; row += 3) {
+        const struct hostile *h = &hostile[row / 3 % ZP_COUNT(hostile)];
+        set_scale(w->type, w->rows + (row * blocks + row % blocks) * w->type->bytes, (int)row,
+                  h->half, h->exponent);
+    }
+    pack_rows(w);
+}
+
+/* The result of a hostile row: not finite exactly as the reference, or within the contract. */
+static void check_hostile(const struct case_mat *w, const struct case_act *x, size_t t, size_t row,
+                          float got, float ref)
+{
+    const struct hostile *h = &hostile[row / 3 % ZP_COUNT(hostile)];
+    bool same = isnan(ref) ? isnan(got) != 0 : isinf(ref) ? got == ref : isfinite(got) != 0;
+    if (h->finite) same = same && isfinite(got) && constant_of(w, x, t, row, got) <= dot_constant;
+    else if (w->type->type != QUANT_MXFP4) same = same && !isfinite(got);
+    if (!same)
+        fail_msg("%s row %zu, scale %04x: %g beside %g of the reference", w->type->name, row,
+                 h->half, (double)got, (double)ref);
+}
+
+/* Infinity, NaN and denormals as scales: what the reference makes of them, in their rows only. */
+static void test_hostile_scales_spread_to_their_own_row_only(void **state)
+{
+    (void)state;
+    enum { ROWS = 43, TOKENS = 7 };
+    struct rng r = seeded("hostile scales");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    const struct quant_traits *type;
+    for (size_t i = 0; (type = quant_traits_at(i)) != NULL; i++) {
+        if (type->form == QUANT_FLOAT) continue;
+        struct case_mat w = make_mat(&r, type, ROWS, 1280, false, false);
+        struct case_act x = make_act(&r, TOKENS, 1280, 1);
+        float *before[KERN_LEVEL_COUNT], *ref = NULL;
+        for (size_t l = 0; l < levels; l++) before[l] = run(&t[l], &w, &x, ROWS);
+        set_hostile_scales(&w);
+        for (size_t l = 0; l < levels; l++) {
+            float *y = run(&t[l], &w, &x, ROWS);
+            if (l == 0) ref = y;
+            for (size_t at = 0; at < TOKENS * ROWS; at++)
+                if (at % ROWS % 3) assert_same_bits(y + at, before[l] + at, 1, type->name);
+                else check_hostile(&w, &x, at / ROWS, at % ROWS, y[at], ref[at]);
+            mem_free(before[l]);
+            if (l != 0) mem_free(y);
+        }
+        mem_free(ref);
+        free_act(&x);
+        free_mat(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products_of_every_type_keep_the_contract),
         cmocka_unit_test(test_float_products_of_all_widths),
         cmocka_unit_test(test_bits_of_a_token_do_not_depend_on_batch_or_rows),
+        cmocka_unit_test(test_bits_and_contract_hold_beyond_a_slice_of_k),
+        cmocka_unit_test(test_bits_hold_for_many_tokens),
+        cmocka_unit_test(test_integer_sums_are_exact_at_every_level),
         cmocka_unit_test(test_bad_numbers_spread_to_their_own_token_only),
+        cmocka_unit_test(test_hostile_scales_spread_to_their_own_row_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,8 @@ static void test_every_operation_has_an_implementation_at_every_level(void **sta
             assert_int_equal(t[l].names[i][length], '_');
             assert_non_null(kern_op_contract(i));
         }
-        assert_non_null(t[l].gemm_q4);
+        for (enum kern_form f = 0; f < KERN_FORM_COUNT; f++)
+            assert_non_null(kern_gemm_of(&t[l], f));
         assert_non_null(t[l].kl_row);
     }
     assert_null(kern_op_name(kern_op_count()));
@@ -76,31 +77,51 @@ static void test_bytes_are_those_of_the_layout_number(void **state)
 {
     (void)state;
     static const struct { uint32_t type; uint64_t hash; } rows[] = {
-        { QUANT_F32, 0x9aad69aa6cf4f009u },
-        { QUANT_F16, 0x561d2385865a5253u },
-        { QUANT_BF16, 0xf37abe4802abaed3u },
-        { QUANT_Q4_0, 0x82c86f189ad0560du },
-        { QUANT_Q4_1, 0x3cd7fc7d9ffcd1f0u },
-        { QUANT_Q5_0, 0x7b0a74cba70bc0abu },
-        { QUANT_Q5_1, 0xe27875a7b1cb6473u },
-        { QUANT_Q8_0, 0x5dbcbd72d7c102b9u },
-        { QUANT_Q2_K, 0xb49bb1380951bf7au },
-        { QUANT_Q3_K, 0xf8cf735606d05f62u },
-        { QUANT_Q4_K, 0x8d8d8c4eb9e02ad2u },
-        { QUANT_Q5_K, 0x8be4a7ee9ed69db3u },
-        { QUANT_Q6_K, 0x914a9a8d99ddd5b8u },
-        { QUANT_IQ4_NL, 0x8b17393b74ef50bau },
-        { QUANT_IQ4_XS, 0xa1bd57d529a56ea6u },
-        { QUANT_MXFP4, 0xbd790219de618932u },
+        { QUANT_F32, 0x99963c0f5a4413ddu },
+        { QUANT_F16, 0x5ee6ccc133e17099u },
+        { QUANT_BF16, 0x5c895d71004bd5edu },
+        { QUANT_Q4_0, 0xd624a3c4ccf7a30du },
+        { QUANT_Q4_1, 0xdf2e8493dd627f05u },
+        { QUANT_Q5_0, 0x07d5f86772957460u },
+        { QUANT_Q5_1, 0xe3132019a41395d8u },
+        { QUANT_Q8_0, 0x100fbd65f230d7f5u },
+        { QUANT_Q2_K, 0xb0e2b94d85040c70u },
+        { QUANT_Q3_K, 0x914ee426e4a35f0du },
+        { QUANT_Q4_K, 0xc0c8ee52ee8fac33u },
+        { QUANT_Q5_K, 0x92bc684c29b584f0u },
+        { QUANT_Q6_K, 0xfbc3fbe31bcef9adu },
+        { QUANT_IQ4_NL, 0xd624a3c4ccf7a30du },
+        { QUANT_IQ4_XS, 0xa2bc9b1020ed01d5u },
+        { QUANT_MXFP4, 0x2a4ee3ee1ee338d5u },
     };
-    assert_int_equal(PACK_LAYOUT, 1);
+    assert_int_equal(PACK_LAYOUT, 2);
     for (size_t i = 0; i < ZP_COUNT(rows); i++) {
         struct rng r = seeded("layout");
         const struct quant_traits *t = quant_traits_find(rows[i].type);
-        struct case_mat c = make_mat(&r, t, 20, 2 * (t->block < 48 ? 48 : t->block), false, false);
+        struct case_mat c = make_mat(&r, t, 20, 1280, false, false); /* two slices */
         uint64_t hash = hash_xxh64(c.m.data, kern_mat_bytes(&c.m), 0);
         if (hash != rows[i].hash) fail_msg("%s: 0x%016llxu", t->name, (unsigned long long)hash);
         free_mat(&c);
+    }
+}
+
+/* Decode reads no more than the file's bytes + 5 % (2 and 3 bits: + 15 %). */
+static void test_packed_bytes_stay_near_those_of_the_file(void **state)
+{
+    (void)state;
+    const size_t widths[] = { 256, 512, 576, 640, 768, 1024, 1536, 2048, 2304, 11008 };
+    const struct quant_traits *t;
+    for (size_t i = 0; (t = quant_traits_at(i)) != NULL; i++) {
+        double worst = 0, most = t->form == QUANT_FLOAT ? 1 : t->bits <= 3 ? 1.15 : 1.05;
+        for (size_t k = 0; k < ZP_COUNT(widths); k++) {
+            struct kern_mat m;
+            if (widths[k] % t->block) continue;
+            assert_int_equal(kern_mat_plan(&m, t->type, 64, widths[k], false, NULL), ZP_OK);
+            double ratio = (double)kern_mat_bytes(&m) / (64.0 * quant_row_bytes(t, widths[k]));
+            if (ratio > worst) worst = ratio;
+        }
+        print_message("%-6s packed / file %.3f\n", t->name, worst);
+        if (worst > most) fail_msg("%s: %.3f of the file", t->name, worst);
     }
 }
 
@@ -172,7 +193,7 @@ static void test_activation_places_do_not_overlap(void **state)
             kern_act_place(&a, memory, n_tok, n_in);
             assert_int_equal(a.stride % 64, 0);
             assert_true(a.stride >= n_in && a.stride < n_in + 64);
-            const void *at[] = { a.q, a.scale, a.scaled32, a.minus32, a.sum16, memory + bytes };
+            const void *at[] = { a.q, a.scale, a.scaled32, a.minus32, a.minus16, memory + bytes };
             size_t per32 = n_tok * (a.stride / 32) * 4;
             const size_t sizes[] = { n_tok * a.stride, per32, per32, per32, 2 * per32 };
             assert_ptr_equal(a.q, memory);
@@ -189,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_level_mask_limits_the_table),
         cmocka_unit_test(test_packing_loses_nothing_of_any_type),
         cmocka_unit_test(test_bytes_are_those_of_the_layout_number),
+        cmocka_unit_test(test_packed_bytes_stay_near_those_of_the_file),
         cmocka_unit_test(test_row_map_and_partial_ranges_pack_the_chosen_rows),
         cmocka_unit_test(test_set_row_replaces_that_row_only),
         cmocka_unit_test(test_impossible_matrices_are_refused_by_name),

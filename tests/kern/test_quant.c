@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "data/quant_blocks.h"
 #include "kern/quant.h"
+#include "scale_fields.h"
 
 #define MANY 4096
 
@@ -26,23 +27,6 @@ static void splitmix_fill(uint64_t seed, uint8_t *out, size_t size)
         z ^= z >> 31;
         memcpy(out + i, &z, size - i < 8 ? size - i : 8);
     }
-}
-
-static const struct field {
-    const char *name;
-    int at[2], n;
-} fields[] = {{"Q4_0", {0}, 1},   {"Q4_1", {0, 2}, 2},   {"Q5_0", {0}, 1},    {"Q5_1", {0, 2}, 2},
-              {"Q8_0", {0}, 1},   {"Q2_K", {80, 82}, 2}, {"Q3_K", {108}, 1},  {"Q4_K", {0, 2}, 2},
-              {"Q5_K", {0, 2}, 2}, {"Q6_K", {208}, 1},   {"IQ4_NL", {0}, 1},  {"IQ4_XS", {0}, 1},
-              {"MXFP4", {0}, 0},  {"F16", {0}, 1},       {"BF16", {0}, 1},    {"F32", {2}, 1}};
-
-static const struct field *field_of(const struct quant_traits *t)
-{
-    for (size_t i = 0; i < ZP_COUNT(fields); i++) {
-        if (strcmp(fields[i].name, t->name) == 0) return &fields[i];
-    }
-    fail_msg("%s is not in the table of this test", t->name);
-    return NULL;
 }
 
 /* Random blocks whose float fields are finite; keep = AND mask of their high byte. */
@@ -107,66 +91,57 @@ static void test_many_random_blocks_hash_to_the_reference(void **state)
 }
 
 /* One rounding (fma) and two must both give the dequantised value, for scales of any size. */
-static void check_affine(const struct quant_traits *t, const uint8_t *b, size_t n)
+static void check_affine(const struct quant_traits *t, const uint8_t *b)
 {
-    float *value = mem_array(MEM_SCRATCH, n * 3, sizeof *value);
-    uint8_t *q = mem_alloc(MEM_SCRATCH, n);
-    assert_non_null(value);
-    assert_non_null(q);
-    float *scale = value + n, *min = scale + n;
-    quant_dequantize_row(t, b, value, n);
-    quant_unpack_affine(t, b, n, q, scale, min);
-    for (size_t k = 0; k < n; k++) {
-        float s = scale[k / t->group], m = min[k / t->group];
+    float value[256], scale[16], min[16];
+    uint8_t q[256];
+    struct quant_scales parts;
+    quant_dequantize_row(t, b, value, t->block);
+    quant_unpack_block(t, b, q, &parts);
+    quant_scale_values(t, &parts, scale, min);
+    for (size_t k = 0; k < t->block; k++) {
+        float s = scale[k / t->group],
+              m = t->has_min ? min[k / t->group] : -(float)t->offset * s;
         float product = s * (float)q[k], two = product + m, one = fmaf(s, (float)q[k], m);
-        if (two != value[k] || one != value[k] || q[k] >> (t->bits - 1) > 1)
+        if (two != value[k] || one != value[k] || q[k] >> t->bits)
             fail_msg("%s weight %zu: q %d scale %a min %a gives %a or %a, not %a", t->name, k, q[k],
                      (double)s, (double)m, (double)two, (double)one, (double)value[k]);
-        if (!t->has_min) assert_true(m == -(float)t->offset * s);
-        if (t->scale_is_f16) assert_true(f16_to_f32(f32_to_f16(s)) == s);
-        if (t->scale_is_f16 && t->has_min) assert_true(f16_to_f32(f32_to_f16(m)) == m);
     }
-    quant_unpack_affine(t, b, n, q, scale, NULL); /* min is optional */
-    mem_free(q);
-    mem_free(value);
 }
 
-static void test_affine_unpacking_loses_nothing(void **state)
+static void check_codes(const struct quant_traits *t, const uint8_t *b)
+{
+    float value[256], scale[16];
+    uint8_t q[256];
+    struct quant_scales parts;
+    quant_dequantize_row(t, b, value, t->block);
+    quant_unpack_block(t, b, q, &parts);
+    quant_scale_values(t, &parts, scale, NULL);
+    for (size_t k = 0; k < t->block; k++) {
+        assert_true(q[k] < 16);
+        float w = scale[k / t->group] * (float)t->codes[q[k]];
+        assert_int_equal(f32_bits(w), f32_bits(value[k]));
+    }
+}
+
+static void test_unpacking_loses_nothing(void **state)
 {
     (void)state;
     const struct quant_traits *t;
+    size_t codebooks = 0;
     for (size_t i = 0; (t = quant_traits_at(i)) != NULL; i++) {
         if (t->form == QUANT_FLOAT) continue;
+        codebooks += t->form == QUANT_CODEBOOK;
+        assert_int_equal(t->form == QUANT_CODEBOOK, t->codes != NULL);
         for (uint64_t seed = 100; seed < 104; seed++) {
             uint8_t keep = seed % 2 ? 0xbf : 0xfb; /* small scales; scales up to 65504 */
             uint8_t *b = random_blocks(t, seed, 512, keep);
-            check_affine(t, b, 512 * (size_t)t->block);
+            for (size_t n = 0; n < 512; n++)
+                (t->codes ? check_codes : check_affine)(t, b + n * t->bytes);
             mem_free(b);
         }
     }
-}
-
-static void test_codebook_unpacking_loses_nothing(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"IQ4_NL", "IQ4_XS", "MXFP4"};
-    for (size_t i = 0; i < ZP_COUNT(names); i++) {
-        const struct quant_traits *t = quant_traits_by_name(names[i]);
-        assert_int_equal(t->form, QUANT_CODEBOOK);
-        size_t n = 256 * (size_t)t->block;
-        uint8_t *b = random_blocks(t, 7, 256, 0xfb), *nibble = mem_alloc(MEM_SCRATCH, n);
-        float *value = mem_array(MEM_SCRATCH, n * 2, sizeof *value), *scale = value + n;
-        quant_dequantize_row(t, b, value, n);
-        quant_unpack_codebook(t, b, n, nibble, scale);
-        for (size_t k = 0; k < n; k++) {
-            assert_true(nibble[k] < 16);
-            float w = scale[k / t->group] * (float)t->codes[nibble[k]];
-            assert_int_equal(f32_bits(w), f32_bits(value[k]));
-        }
-        mem_free(value);
-        mem_free(nibble);
-        mem_free(b);
-    }
+    assert_int_equal(codebooks, 3);
 }
 
 static void test_every_half_expands_as_base_does(void **state)
@@ -208,19 +183,17 @@ static void test_finite_check_finds_one_bad_scale(void **state)
     }
 }
 
-static void test_finite_mxfp4_values_stay_finite_unpacked(void **state)
+static void test_finite_check_knows_the_range_of_mxfp4(void **state)
 {
     (void)state;
     const struct quant_traits *t = quant_traits_find(QUANT_MXFP4);
-    uint8_t b[17], q[32];
-    float scale, min, value[32];
+    uint8_t b[17];
+    float value[32];
     for (int e = 0; e < 256; e++) {
         b[0] = (uint8_t)e;
         memset(b + 1, 0x77, 16);
         quant_dequantize_row(t, b, value, 32);
-        quant_unpack_affine(t, b, 32, q, &scale, &min);
-        bool finite = isfinite(value[0]) && isfinite(scale * (float)q[0]) && isfinite(min);
-        assert_int_equal(quant_row_is_finite(t, b, 32), finite);
+        assert_int_equal(quant_row_is_finite(t, b, 32), isfinite(value[0]) != 0);
     }
 }
 
@@ -259,11 +232,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_equal_the_reference_to_the_bit),
         cmocka_unit_test(test_many_random_blocks_hash_to_the_reference),
-        cmocka_unit_test(test_affine_unpacking_loses_nothing),
-        cmocka_unit_test(test_codebook_unpacking_loses_nothing),
+        cmocka_unit_test(test_unpacking_loses_nothing),
         cmocka_unit_test(test_every_half_expands_as_base_does),
         cmocka_unit_test(test_finite_check_finds_one_bad_scale),
-        cmocka_unit_test(test_finite_mxfp4_values_stay_finite_unpacked),
+        cmocka_unit_test(test_finite_check_knows_the_range_of_mxfp4),
         cmocka_unit_test(test_traits_name_sizes_and_unknown_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

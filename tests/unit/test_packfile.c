@@ -393,27 +393,27 @@ static void test_stale_files_go(void **state)
     enum { DAY = 86400 };
     static const struct { const char *name; long age; bool stays; } rows[] = {
         /* earlier states of the model and earlier layouts */
-        { OLDER "0000000000003333-1.packed", 0, false },
-        { OLDER "0000000000003334-1.packed", 0, false },
-        { SAME "0000000000003333-0.packed", 0, false },
+        { OLDER "0000000000003333-2.packed", 0, false },
+        { OLDER "0000000000003334-2.packed", 0, false },
+        { SAME "0000000000003333-1.packed", 0, false },
         /* other options, later layouts, other models: while they are used */
-        { SAME "0000000000003334-1.packed", 6 * DAY, true },
-        { SAME "0000000000003335-1.packed", 8 * DAY, false },
-        { SAME "0000000000003333-2.packed", 6 * DAY, true },
+        { SAME "0000000000003334-2.packed", 6 * DAY, true },
+        { SAME "0000000000003335-2.packed", 8 * DAY, false },
+        { SAME "0000000000003333-3.packed", 6 * DAY, true },
+        { OTHER "0000000000003333-2.packed", 6 * DAY, true },
         { OTHER "0000000000003333-1.packed", 6 * DAY, true },
-        { OTHER "0000000000003333-0.packed", 6 * DAY, true },
-        { OTHER "0000000000003334-1.packed", 8 * DAY, false },
+        { OTHER "0000000000003334-2.packed", 8 * DAY, false },
         /* of processes that died, and of those that may still write */
-        { SAME "0000000000003333-1.packed.tmp.123.4", 4000, false },
-        { OTHER "0000000000003334-1.packed.tmp.123.4", 4000, false },
-        { OLDER "0000000000003333-1.packed.tmp.123.4", 1000, true },
+        { SAME "0000000000003333-2.packed.tmp.123.4", 4000, false },
+        { OTHER "0000000000003334-2.packed.tmp.123.4", 4000, false },
+        { OLDER "0000000000003333-2.packed.tmp.123.4", 1000, true },
         /* not ours */
-        { OLDER "0000000000003333-1.packed.bak", 99 * DAY, true },
+        { OLDER "0000000000003333-2.packed.bak", 99 * DAY, true },
         { OLDER "0000000000003333-1", 99 * DAY, true },
         { OLDER "0000000000003333.packed", 99 * DAY, true },
         { "notes.packed", 99 * DAY, true },
     };
-    assert_int_equal(PACK_LAYOUT, 1); /* the names above */
+    assert_int_equal(PACK_LAYOUT, 2); /* the names above */
     clear_folder();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         FINE(os_write_file(in_folder(rows[i].name), "x", 1, err));

@@ -64,67 +64,46 @@ void gemm_bf16_ref(const struct kern_mat *w, size_t row_begin, size_t row_end,
     gemm_16bit(w, row_begin, row_end, x, n_tok, y, y_stride, false);
 }
 
-/* One block of a row group, taken apart. */
+/* One block of 32 k of a row group, taken apart. */
 struct wide_block {
-    int16_t q[PACK_BLOCK][R];     /* (k, row) */
-    float scale[4][R], min[4][R]; /* (k-group, row) */
+    uint8_t q[8][64];             /* byte 4 r + i of vector v: k = 4 v + i of row r */
+    float scale[2][R], min[2][R]; /* (k-group, row) */
 };
-
-static void load_scales(const uint8_t *from, bool is_f16, float out[R])
-{
-    if (is_f16) widen((const uint16_t *)(const void *)from, true, out);
-    else memcpy(out, from, R * sizeof *out);
-}
-
-static void expand_block(const struct kern_mat *w, const uint8_t *block, struct wide_block *out)
-{
-    struct pack_block at = pack_block_of(w);
-    for (size_t k = 0; k < PACK_BLOCK; k++)
-        for (size_t r = 0; r < R; r++) {
-            if (w->form == KERN_Q8) {
-                out->q[k][r] = block[k / 4 * 64 + r * 4 + k % 4];
-            } else {
-                uint8_t pair = block[(k / 32 * 4 + k % 16 / 4) * 64 + r * 4 + k % 4];
-                out->q[k][r] = k % 32 < 16 ? pair & 15 : pair >> 4;
-            }
-        }
-    for (size_t g = 0; g < PACK_BLOCK / w->k_group; g++) {
-        load_scales(block + at.scale_at + g * at.scale_step, w->scale_f16, out->scale[g]);
-        if (w->has_min)
-            load_scales(block + at.min_at + g * at.scale_step, w->scale_f16, out->min[g]);
-    }
-}
 
 /* One k-group of a block for one token: exact int dot, then the two rounded steps of the contract
  * in kern.h. */
 static void add_group(const struct kern_mat *w, const struct wide_block *b, size_t g,
                       const int8_t *xq, float x_scale, float acc[R])
 {
+    size_t k_group = pack_forms[w->form].k_group;
     int32_t dot[R] = { 0 }, sum = 0;
-    for (size_t k = g * w->k_group; k < (g + 1) * w->k_group; k++) {
+    for (size_t k = g * k_group; k < (g + 1) * k_group; k++) {
         sum += xq[k];
-        for (size_t r = 0; r < R; r++) dot[r] += b->q[k][r] * xq[k];
+        for (size_t r = 0; r < R; r++) dot[r] += b->q[k / 4][r * 4 + k % 4] * xq[k];
     }
+    const int offset = w->has_min ? 0 : pack_forms[w->form].offset;
     for (size_t r = 0; r < R; r++)
-        acc[r] += (float)(dot[r] - w->offset * sum) * x_scale * b->scale[g][r];
+        acc[r] += (float)(dot[r] - offset * sum) * x_scale * b->scale[g][r];
     if (!w->has_min) return;
     float x_sum = x_scale * (float)sum;
     for (size_t r = 0; r < R; r++) acc[r] += x_sum * b->min[g][r];
 }
 
-/* Sums of up to CHUNK tokens from t0 with one row group. */
-static void add_tokens(const struct kern_mat *w, const uint8_t *group, const struct kern_act *x,
-                       size_t t0, size_t n, float acc[CHUNK][R])
+/* Sums of up to CHUNK tokens from t0 with one slice of a row group. */
+static void add_slice(const struct kern_mat *w, const struct pack_slice *s,
+                      const uint8_t *row_group, const struct kern_act *x, size_t t0, size_t n,
+                      size_t first_block, float acc[CHUNK][R])
 {
-    size_t block_bytes = pack_block_of(w).bytes, groups = PACK_BLOCK / w->k_group;
-    for (size_t b = 0; b < (w->n_in + PACK_BLOCK - 1) / PACK_BLOCK; b++) {
+    size_t groups = PACK_BLOCK / pack_forms[w->form].k_group;
+    for (size_t b = 0; b < s->n_blocks; b++) {
         struct wide_block wide;
-        expand_block(w, group + b * block_bytes, &wide);
-        for (size_t t = t0; t < t0 + n; t++) {
-            const float *scale = x->scale + t * (x->stride / 32) + b * 2;
-            const int8_t *q = x->q + t * x->stride + b * PACK_BLOCK;
+        pack_widen_block(w, s, row_group, b, wide.q);
+        for (size_t g = 0; g < groups; g++)
+            pack_widen_scales(w, s, row_group, b * groups + g, wide.scale[g], wide.min[g]);
+        for (size_t t = 0; t < n; t++) {
+            struct kern_group at = kern_group_at(x, t0 + t, first_block + b);
             for (size_t g = 0; g < groups; g++)
-                add_group(w, &wide, g, q, scale[g * w->k_group / 32], acc[t - t0]);
+                add_group(w, &wide, g, at.q, *at.scale, acc[t]);
         }
     }
 }
@@ -136,20 +115,26 @@ static void gemm_quantised(const struct kern_mat *w, size_t row_begin, size_t ro
         for (size_t t0 = 0; t0 < n_tok; t0 += CHUNK) {
             float acc[CHUNK][R] = { { 0 } };
             size_t n = n_tok - t0 < CHUNK ? n_tok - t0 : CHUNK;
-            add_tokens(w, w->data + row / R * w->row_group_bytes, x, t0, n, acc);
+            for (size_t s = 0; s < pack_slices(w); s++) {
+                struct pack_slice slice = pack_slice_of(w, s);
+                add_slice(w, &slice, w->data + row / R * w->row_group_bytes, x, t0, n,
+                          s * (PACK_SLICE / PACK_BLOCK), acc);
+            }
             for (size_t t = 0; t < n; t++)
                 store_rows(y + (t0 + t) * y_stride, acc[t], row, row_end);
         }
 }
 
-void gemm_q8_ref(const struct kern_mat *w, size_t row_begin, size_t row_end,
-                 const struct kern_act *x, size_t n_tok, float *y, size_t y_stride)
-{
-    gemm_quantised(w, row_begin, row_end, x, n_tok, y, y_stride);
-}
-
-void gemm_q4_ref(const struct kern_mat *w, size_t row_begin, size_t row_end,
-                 const struct kern_act *x, size_t n_tok, float *y, size_t y_stride)
-{
-    gemm_quantised(w, row_begin, row_end, x, n_tok, y, y_stride);
-}
+#define FORM(name)                                                                                 \
+    void gemm_##name##_ref(const struct kern_mat *w, size_t row_begin, size_t row_end,             \
+                           const struct kern_act *x, size_t n_tok, float *y, size_t y_stride)      \
+    {                                                                                              \
+        gemm_quantised(w, row_begin, row_end, x, n_tok, y, y_stride);                              \
+    }
+FORM(q8)
+FORM(q6)
+FORM(q5)
+FORM(q4)
+FORM(c4)
+FORM(q3)
+FORM(q2)

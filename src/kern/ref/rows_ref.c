@@ -22,7 +22,7 @@ static void quantize_group(const float *x, size_t n, struct kern_group out)
 {
     float max;
     memset(out.q, 0, GROUP);
-    out.sum16[0] = out.sum16[1] = *out.minus32 = 0;
+    out.minus16[0] = out.minus16[1] = *out.minus32 = 0;
     *out.scale = *out.scaled32 = 0;
     if (!group_max(x, n, &max)) {
         /* every product with this group is NaN: seen, not hidden */
@@ -34,9 +34,9 @@ static void quantize_group(const float *x, size_t n, struct kern_group out)
     *out.scale = max / 127.0f;
     for (size_t i = 0; i < n; i++) {
         out.q[i] = (int8_t)lrintf(x[i] * inverse);
-        out.sum16[i / 16] += out.q[i];
+        out.minus16[i / 16] -= out.q[i];
     }
-    *out.minus32 = -(out.sum16[0] + out.sum16[1]);
+    *out.minus32 = out.minus16[0] + out.minus16[1];
     *out.scaled32 = *out.scale * (float)-*out.minus32;
 }
 

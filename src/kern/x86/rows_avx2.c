@@ -68,15 +68,15 @@ static void quantize_group(const float *x, size_t n, struct kern_group out)
     float max = max_avx2(largest, largest);
     if (finite != 0xff || max < 1e-30f) {
         *out.scale = *out.scaled32 = finite == 0xff ? 0.0f : NAN;
-        out.sum16[0] = out.sum16[1] = *out.minus32 = 0;
+        out.minus16[0] = out.minus16[1] = *out.minus32 = 0;
         _mm256_storeu_si256((__m256i *)(void *)out.q, _mm256_setzero_si256());
         return;
     }
     __m256 inverse = _mm256_set1_ps(127.0f / max);
     *out.scale = max / 127.0f;
-    out.sum16[0] = quantize_half(v[0], v[1], inverse, out.q);
-    out.sum16[1] = quantize_half(v[2], v[3], inverse, out.q + LANES);
-    *out.minus32 = -(out.sum16[0] + out.sum16[1]);
+    out.minus16[0] = -quantize_half(v[0], v[1], inverse, out.q);
+    out.minus16[1] = -quantize_half(v[2], v[3], inverse, out.q + LANES);
+    *out.minus32 = out.minus16[0] + out.minus16[1];
     *out.scaled32 = *out.scale * (float)-*out.minus32;
 }
 

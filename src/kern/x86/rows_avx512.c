@@ -37,13 +37,13 @@ ZP_INLINE __m512i pack_bytes(const __m512i v[4])
     return _mm512_permutexvar_epi32(order, words);
 }
 
-/* Sums of 16 bytes each: one in the low half of every 128 bits. */
-ZP_INLINE __m512i sum_16(__m512i q)
+/* Negated sums of 16 bytes each: one in the low half of every 128 bits. */
+ZP_INLINE __m512i minus_16(__m512i q)
 {
     __m512i eights = _mm512_sad_epu8(_mm512_xor_si512(q, _mm512_set1_epi8((char)0x80)),
                                      _mm512_setzero_si512());
     __m512i sums = _mm512_add_epi64(eights, _mm512_shuffle_epi32(eights, _MM_PERM_BADC));
-    return _mm512_sub_epi64(sums, _mm512_set1_epi64(16 * 128));
+    return _mm512_sub_epi64(_mm512_set1_epi64(16 * 128), sums);
 }
 
 /* Up to four groups of one token; n columns of them exist, the rest is zero. */
@@ -80,20 +80,20 @@ ZP_INLINE void quantize_groups(const float *x, size_t n, struct kern_group out, 
         }
         q[h] = pack_bytes(whole);
     }
-    __m256i s0 = _mm512_cvtepi64_epi32(sum_16(q[0])), s1 = _mm512_cvtepi64_epi32(sum_16(q[1]));
+    __m256i s0 = _mm512_cvtepi64_epi32(minus_16(q[0])), s1 = _mm512_cvtepi64_epi32(minus_16(q[1]));
     /* every second lane is a sum of 16; pairs of them are sums of 32 */
     __m256i sums = _mm256_permutex2var_epi32(s0, _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14), s1);
     __m128i low = _mm256_castsi256_si128(sums), high = _mm256_extracti128_si256(sums, 1);
-    __m128i sum32 = _mm_hadd_epi32(low, high);
+    __m128i minus32 = _mm_hadd_epi32(low, high);
+    __m128i sum32 = _mm_sub_epi32(_mm_setzero_si128(), minus32);
     __m128 scaled = _mm_mul_ps(scale, _mm_cvtepi32_ps(sum32));
-    __m128i minus32 = _mm_sub_epi32(_mm_setzero_si128(), sum32);
     if (n_groups == GROUPS) { /* masked stores are slow */
         _mm512_storeu_si512(out.q, q[0]);
         _mm512_storeu_si512(out.q + 64, q[1]);
         _mm_storeu_ps(out.scale, scale);
         _mm_storeu_ps(out.scaled32, scaled);
         _mm_storeu_si128((__m128i *)(void *)out.minus32, minus32);
-        _mm256_storeu_si256((__m256i *)(void *)out.sum16, sums);
+        _mm256_storeu_si256((__m256i *)(void *)out.minus16, sums);
         return;
     }
     __mmask8 keep = (__mmask8)((1u << n_groups) - 1);
@@ -102,7 +102,7 @@ ZP_INLINE void quantize_groups(const float *x, size_t n, struct kern_group out, 
     _mm_mask_storeu_ps(out.scale, keep, scale);
     _mm_mask_storeu_ps(out.scaled32, keep, scaled);
     _mm_mask_storeu_epi32(out.minus32, keep, minus32);
-    _mm256_mask_storeu_epi32(out.sum16, (__mmask8)((1u << 2 * n_groups) - 1), sums);
+    _mm256_mask_storeu_epi32(out.minus16, (__mmask8)((1u << 2 * n_groups) - 1), sums);
 }
 
 void act_quantize_avx512(struct kern_act *a, struct kern_part part, const float *x, size_t x_stride)
