@@ -247,7 +247,7 @@ void generation_close(struct generation *g);
 /* Continues the sequence; the totals in g grow. ZP_INTERRUPTED after Ctrl-C, with `out` filled. */
 zp_status generation_run(struct generation *g, const int32_t *prompt, size_t n, zp_generated *out);
 void generation_free_result(zp_generated *out);
-json_t *generation_answer(const zp_generated *out); /* text, ids, reason, n_prompt */
+json_t *generation_answer(const zp_generated *out); /* text, ids, reason, n_prompt, n_reused */
 json_t *generation_timings(const struct generation *g);
 void generation_print_timings(const struct generation *g, const char *reason);
 zp_status generation_check_template(struct generation *g); /* there is one */

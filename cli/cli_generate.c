@@ -128,8 +128,9 @@ json_t *generation_answer(const zp_generated *out)
     for (size_t i = 0; i < out->n_ids; i++)
         json_array_append_new(ids, json_integer(out->ids[i]));
     const char *text = out->text != NULL ? out->text : "";
-    return json_pack("{s:o, s:o, s:s, s:I}", "text", cli_json_text(text, strlen(text)), "ids", ids,
-                     "reason", out->reason, "n_prompt", (json_int_t)out->n_prompt);
+    return json_pack("{s:o, s:o, s:s, s:I, s:I}", "text", cli_json_text(text, strlen(text)), "ids",
+                     ids, "reason", out->reason, "n_prompt", (json_int_t)out->n_prompt, "n_reused",
+                     (json_int_t)out->n_reused);
 }
 
 static double rate(size_t n, double seconds)

@@ -11,7 +11,7 @@ struct lines {
     zp_progress progress; /* of the terminal */
     zp_job *jobs;
     struct line { const char *text; size_t size, number; int32_t *ids; } *lines; /* (n) */
-    size_t n, n_shown;
+    size_t n, n_shown, n_reused;
     double seconds;
 };
 
@@ -62,6 +62,7 @@ static zp_status start(struct lines *l)
     }
     uint32_t n = cli_u32(g->c, "parallel");
     g->engine_options.n_seq = l->n < n ? (uint32_t)l->n : n;
+    g->engine_options.prefix_cache = true; /* lines often begin alike */
     CLI_TRY(generation_start(g, longest));
     if (longest >= g->engine_options.n_ctx)
         return cli_fail(g->c, ZP_BAD_INPUT,
@@ -106,12 +107,13 @@ static json_t *answers_json(const struct lines *l)
     return answers;
 }
 
-static void count(const struct lines *l)
+static void count(struct lines *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         if (l->jobs[i].result.reason == NULL)
             continue;
         l->g->n_prompt += l->jobs[i].result.n_prompt;
+        l->n_reused += l->jobs[i].result.n_reused;
         l->g->n_generated += l->jobs[i].result.n_ids;
     }
 }
@@ -127,10 +129,11 @@ static zp_status show_all(struct lines *l)
     progress_clear();
     count(l);
     if (g->c->json) {
-        json_t *timings = json_pack("{s:f, s:I, s:I, s:f, s:f}", "load_seconds", g->load_seconds,
-                                    "prompt_tokens", (json_int_t)g->n_prompt, "answer_tokens",
-                                    (json_int_t)g->n_generated, "seconds", l->seconds,
-                                    "answer_tps", rate(l));
+        json_t *timings =
+            json_pack("{s:f, s:I, s:I, s:I, s:f, s:f}", "load_seconds", g->load_seconds,
+                      "prompt_tokens", (json_int_t)g->n_prompt, "reused_tokens",
+                      (json_int_t)l->n_reused, "answer_tokens", (json_int_t)g->n_generated,
+                      "seconds", l->seconds, "answer_tps", rate(l));
         return cli_emit(g->c, json_pack("{s:o, s:o, s:I}", "answers", answers_json(l), "timings",
                                         timings, "seed",
                                         (json_int_t)g->options.sampler.seed));
@@ -138,10 +141,10 @@ static zp_status show_all(struct lines *l)
     show_ended(l);
     if (!g->c->quiet)
         fprintf(stderr,
-                "zerope: %zu prompts of %zu tokens, %zu tokens of answers, %u at a time: %.2f s, "
-                "%.1f t/s; load %.2f s\n",
-                l->n, g->n_prompt, g->n_generated, g->engine_options.n_seq, l->seconds, rate(l),
-                g->load_seconds);
+                "zerope: %zu prompts of %zu tokens (%zu of them reused), %zu tokens of answers, "
+                "%u at a time: %.2f s, %.1f t/s; load %.2f s\n",
+                l->n, g->n_prompt + l->n_reused, l->n_reused, g->n_generated,
+                g->engine_options.n_seq, l->seconds, rate(l), g->load_seconds);
     return ZP_OK;
 }
 

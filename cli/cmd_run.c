@@ -78,7 +78,6 @@ static json_t *result_json(const struct generation *g, const zp_generated *out, 
     json_t *doc = generation_answer(out);
     if (interrupted)
         json_object_set_new(doc, "reason", json_string("interrupted"));
-    json_object_set_new(doc, "n_reused", json_integer((json_int_t)out->n_reused));
     json_object_set_new(doc, "timings", generation_timings(g));
     if (g->options.sampler.temperature > 0)
         json_object_set_new(doc, "seed", json_integer((json_int_t)g->options.sampler.seed));

@@ -277,9 +277,11 @@ typedef struct zp_generated {
     char *text;         /* likewise */
     const char *reason; /* "stop" "length" "end" "stopped" */
     double prefill_seconds, decode_seconds;
-    size_t n_prompt, n_reused, n_drafted, n_accepted;
+    size_t n_prompt, n_reused; /* tokens computed of the prompt; held before, or taken over */
+    size_t n_drafted, n_accepted;
 } zp_generated;
-/* prompt ids are appended to seq, then drawn tokens. Prompt longer than the context: ZP_BAD_INPUT
+/* prompt ids are appended to seq, then drawn tokens. An empty sequence takes over what the engine's
+ * prefix cache holds of them. Prompt longer than the context: ZP_BAD_INPUT
  * with both numbers. */
 ZP_API zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, size_t n_prompt,
                              const zp_generate_options *options, zp_generated *out, zp_err *err);

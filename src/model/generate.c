@@ -43,6 +43,18 @@ static zp_status open_text(struct gen *g, zp_err *err)
     return textstream_init(&g->stream, t, DETOKENIZE_CONTINUES, g->o->stop, g->o->n_stop, err);
 }
 
+/* What the prefix cache holds of the prompt need not be computed. */
+static zp_status take_prefix(struct gen *g, zp_err *err)
+{
+    size_t n;
+    if (g->n_reused > 0) return ZP_OK;
+    ZP_TRY(zp_seq_reuse(g->seq, g->prompt, g->n_prompt, &n, err));
+    g->prompt += n;
+    g->n_prompt -= n;
+    g->n_reused = n;
+    return ZP_OK;
+}
+
 zp_status gen_open(struct gen *g, zp_err *err)
 {
     const zp_generate_options *o = g->o;
@@ -61,7 +73,7 @@ zp_status gen_open(struct gen *g, zp_err *err)
     if (before) memcpy(g->history, o->history, before * sizeof *o->history);
     memcpy(g->history + before, g->prompt, g->n_prompt * sizeof *g->prompt);
     g->n_history = before + g->n_prompt;
-    return ZP_OK;
+    return take_prefix(g, err);
 }
 
 void gen_close(struct gen *g)

@@ -89,6 +89,38 @@ static void test_company_changes_nothing(void **state)
     }
 }
 
+/* Jobs that begin alike: what the first computed is taken over, and answers stay what they are. */
+static void test_common_beginnings_are_computed_once(void **state)
+{
+    enum { N = 3, N_PROMPT = 140, COMMON = 130 };
+    struct fixture *f = *state;
+    static const zp_generate_options o = { .n_predict = 8, .sampler = { .repeat_penalty = 1.3f } };
+    int32_t ids[N][N_PROMPT];
+    zp_job jobs[2][N];
+    for (size_t k = 0; k < N; k++) {
+        memcpy(ids[k], f->ids, sizeof ids[k]);
+        for (size_t i = COMMON; i < N_PROMPT; i++) ids[k][i] = f->ids[i + k + 1];
+        for (int cached = 0; cached < 2; cached++)
+            jobs[cached][k] = (zp_job){ .prompt = ids[k], .n_prompt = N_PROMPT, .options = &o };
+    }
+    for (int cached = 0; cached < 2; cached++) {
+        zp_engine *e = golden_engine(
+            f->m, (zp_engine_options){ .n_ctx = N_CTX, .prefix_cache = cached != 0 });
+        GOLDEN_OK(zp_generate_many(e, NULL, jobs[cached], N, NULL, err));
+        zp_engine_close(e);
+    }
+    for (size_t k = 0; k < N; k++) {
+        zp_generated *plain = &jobs[0][k].result, *cached = &jobs[1][k].result;
+        assert_int_equal(plain->n_prompt, N_PROMPT);
+        assert_int_equal(cached->n_reused, k == 0 ? 0 : COMMON / 64 * 64);
+        assert_int_equal(cached->n_reused + cached->n_prompt, N_PROMPT);
+        assert_int_equal(cached->n_ids, plain->n_ids);
+        assert_memory_equal(cached->ids, plain->ids, plain->n_ids * sizeof *plain->ids);
+        free_result(plain);
+        free_result(cached);
+    }
+}
+
 /* ---- endings --------------------------------------------------------------------------------- */
 
 static void check_kept(struct fixture *f, size_t n_ended)
@@ -178,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_company_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_common_beginnings_are_computed_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_bad_job_ends_all_and_keeps_what_ended, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_progress_counts_answers_and_may_stop, setup,
