@@ -3,12 +3,14 @@
  * never globals.
  *
  * Same bits (I1): every result row depends only on its own inputs. Reductions have a fixed order
- * inside a level that does not depend on n_tok, on the row range or on the thread: a product is an
+ * that does not depend on n_tok, on the row range, on the thread or on the level: a product is an
  * exact int32 dot per group of k, then one f32 multiply-add a group in ascending k (quantised
- * forms), or one multiply-add a k in ascending k (float forms).
+ * forms), or one multiply-add a k in ascending k (float forms), each rounded once; sums over a row
+ * have 16 lanes and one tree (ref/lanes_ref.h). The exception: in gemm_f32, gemm_f16, gemm_bf16 and
+ * attend_f32 level ref rounds product and sum apart (ref/gemm_ref.c says why).
  *
  * Contracts: against arithmetic without rounding,
- *   EXACT       levels give the same bits
+ *   EXACT       the steps given with the operation, bit for bit
  *   ULP(c)      c units in the last place of the true value
  *   DOT(c)      |error| <= c * 2^-24 * (2 + sqrt(k)) * sum |a_i b_i|, weights with a min counted as
  *               |scale q| + |min|, activations as quantised
@@ -71,7 +73,8 @@ ZP_INLINE void kern_act_quantize_rows(kern_act_quantize_fn quantize, struct kern
  * those rows and tokens. Float forms read x->f32, quantised forms the rest: for each
  * k-group of the weights, in ascending k,
  *   acc = acc + (int_dot * scale_x) * scale_w
- *   acc = acc + (scale_x * sum_x) * min_w        if has_min */
+ *   acc = acc + (scale_x * sum_x) * min_w        if has_min
+ * where the parenthesis is rounded, then the multiply-add once. */
 typedef void kern_gemm_op(const struct kern_mat *w, size_t row_begin, size_t row_end,
                           const struct kern_act *x, size_t n_tok, float *y, size_t y_stride);
 typedef kern_gemm_op *kern_gemm_fn;
@@ -118,8 +121,10 @@ struct kern_attend {
 /* f32: all in f32. bf16: products of bf16 pairs are exact and added to f32, the odd one of a pair
  * first; weights exp(s - m) are rounded to bf16 (nearest even) before l and o take them.
  * q8: a score is, group by group, s = s + (int_dot * scale_k) * scale_q; a group of 64 channels
- * takes weights times V's scales in 15 bits of the largest of the tile, and o = o * keep + int_dot
- * * unit. NaN in q makes its row NaN. */
+ * takes weights times V's scales in 15 bits of the largest of the tile, and
+ * o = (o * keep) + int_dot * unit; parentheses are rounded, then the multiply-add once.
+ * NaN in q makes its row NaN. vdpbf16ps takes what is below 2^-126 for 0: there bf16 has avx512
+ * differ from the other levels. */
 typedef void kern_attend_op(const struct kern_attend *a);
 typedef kern_attend_op *kern_attend_fn;
 /* Merges segment state b into a: both (m, l, o (d)); ascending segments. EXACT. */
@@ -161,11 +166,12 @@ typedef kern_gated_act_op *kern_gated_act_fn;
 /* x[i] += scale * y[i]: product rounded, then sum rounded. EXACT. */
 typedef void kern_add_scaled_op(float *x, const float *y, float scale, size_t n);
 typedef kern_add_scaled_op *kern_add_scaled_fn;
-/* Largest value and sum of exp(x - max) in double. NaN anywhere: *sum is NaN (*max may be any). */
+/* Largest value, and sum in double of exp(x - max) in f32. NaN anywhere: *sum is NaN (*max may be
+ * any). */
 typedef void kern_expsum_op(const float *x, size_t n, float *max, double *sum);
 typedef kern_expsum_op *kern_expsum_fn;
-/* KL(p || q) of two logit rows with their max and sums as above: >= -1e-7 by rounding, 0 for equal
- * rows; -inf in p counts nothing, in q alone gives infinity. */
+/* KL(p || q) of two logit rows with their max and sums as above, weights in f32: >= -1e-7 by
+ * rounding, 0 for equal rows; -inf in p counts nothing, in q alone gives infinity. */
 typedef double kern_kl_row_op(const float *p, float p_max, double p_sum, const float *q,
                               float q_max, double q_sum, size_t n);
 typedef kern_kl_row_op *kern_kl_row_fn;

@@ -4,8 +4,9 @@
 #include <string.h>
 #include "base/num.h"
 #include "kern/kern_impl.h"
+#include "kern/ref/soften_ref.h"
 
-enum { TILE = KERN_TILE, GROUP = KERN_Q8_GROUP, MOST = 127, WEIGHT_BITS = 15 };
+enum { GROUP = KERN_Q8_GROUP, MOST = 127, WEIGHT_BITS = 15 };
 
 /* ---- tiles and rows -------------------------------------------------------------------------- */
 
@@ -82,11 +83,6 @@ void q8_row_ref(const float *x, size_t d, void *row)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-static bool sees(const struct kern_attend *a, size_t r, size_t position)
-{
-    return (position < a->n_sink || a->lo[r] <= position) && position < a->hi[r];
-}
-
 static void score_tile(const struct kern_attend *a, size_t r, const uint8_t *k, float s[TILE])
 {
     size_t width = kern_q8_width(a->d), groups = kern_q8_groups(a->d);
@@ -101,7 +97,7 @@ static void score_tile(const struct kern_attend *a, size_t r, const uint8_t *k, 
             int32_t dot = start[g];
             for (size_t c = g * GROUP; c < c1; c++)
                 dot += k[c / 4 * (4 * TILE) + j * 4 + c % 4] * q[c];
-            s[j] += (float)dot * f16_to_f32(k_scale[g * TILE + j]) * q_scale[g];
+            s[j] = fmaf((float)dot * f16_to_f32(k_scale[g * TILE + j]), q_scale[g], s[j]);
         }
     }
 }
@@ -124,29 +120,17 @@ static void add_values(const float p[TILE], const int8_t *v, size_t width, size_
     for (size_t c = g * GROUP; c < c1; c++) {
         int32_t dot = 0;
         for (size_t j = 0; j < TILE; j++) dot += weight[j] * v[j / 4 * (4 * width) + c * 4 + j % 4];
-        o[c] = o[c] * keep + (float)dot * unit;
+        o[c] = fmaf((float)dot, unit, o[c] * keep);
     }
 }
 
 static void attend_row_tile(const struct kern_attend *a, size_t r, size_t t)
 {
-    float p[TILE], max = a->m[r], sum = 0;
-    bool any = false;
-    for (size_t j = 0; j < TILE; j++) any |= sees(a, r, t * TILE + j);
-    if (!any) return;
+    float p[TILE];
+    bool seen[TILE];
+    if (!see_tile(a, r, t, seen)) return;
     score_tile(a, r, a->k_tile[t], p);
-    for (size_t j = 0; j < TILE; j++) {
-        if (!sees(a, r, t * TILE + j)) p[j] = -INFINITY;
-        else if (a->bias) p[j] += a->bias[r][t * TILE + j];
-        if (!(p[j] <= max)) max = p[j]; /* NaN gets through and spreads */
-    }
-    float keep = a->m[r] == max ? 1.0f : expf(a->m[r] - max);
-    for (size_t j = 0; j < TILE; j++) {
-        p[j] = sees(a, r, t * TILE + j) ? expf(p[j] - max) : 0;
-        sum += p[j];
-    }
-    a->m[r] = max;
-    a->l[r] = a->l[r] * keep + sum;
+    float keep = soften_tile(a, r, t, seen, false, p);
     for (size_t g = 0; g < kern_q8_groups(a->d); g++) {
         size_t c1 = (g + 1) * GROUP < a->d ? (g + 1) * GROUP : a->d;
         add_values(p, a->v_tile[t], kern_q8_width(a->d), g, c1, keep, a->o + r * a->d);

@@ -1,10 +1,11 @@
 /* attend_ref.c: attention over 64-position tiles and the KV tiles' layout, in plain C: the
- * definition of correct. */
+ * definition of correct. Products of bf16 are exact in f32, so that multiplying and adding apart is
+ * one fused step: bf16 tiles give the bits of the other levels. f32 tiles do not (see
+ * gemm_ref.c). */
 #include <math.h>
 #include "base/num.h"
 #include "kern/kern_impl.h"
-
-enum { TILE = KERN_TILE };
+#include "kern/ref/soften_ref.h"
 
 static float k_at(const void *tile, bool is_bf16, size_t i, size_t j)
 {
@@ -25,45 +26,25 @@ static float v_at(const void *tile, bool is_bf16, size_t d, size_t j, size_t c)
     return bf16_to_f32(((const uint16_t *)tile)[j / 2 * (2 * d) + c * 2 + j % 2]);
 }
 
-static bool sees(const struct kern_attend *a, size_t r, size_t position)
+/* Ascending channels; of a bf16 pair the odd one first. */
+static void score_tile(const struct kern_attend *a, size_t r, size_t t, bool is_bf16, float s[TILE])
 {
-    return (position < a->n_sink || a->lo[r] <= position) && position < a->hi[r];
-}
-
-/* Scores of row r against tile t; false if the row sees nothing of it. */
-static bool score_tile(const struct kern_attend *a, size_t r, size_t t, bool is_bf16, float s[TILE],
-                       bool seen[TILE])
-{
-    bool any = false;
-    for (size_t j = 0; j < TILE; j++) any |= seen[j] = sees(a, r, t * TILE + j);
-    if (!any) return false;
     for (size_t j = 0; j < TILE; j++) s[j] = 0;
     for (size_t step = 0; step < a->d; step++) {
-        size_t i = is_bf16 ? step ^ 1 : step; /* the odd channel of a pair first */
+        size_t i = is_bf16 ? step ^ 1 : step;
         float q = q_at(a, is_bf16, r, i);
         for (size_t j = 0; j < TILE; j++) s[j] += q * k_at(a->k_tile[t], is_bf16, i, j);
     }
-    if (a->bias)
-        for (size_t j = 0; j < TILE; j++)
-            if (seen[j]) s[j] += a->bias[r][t * TILE + j];
-    return true;
 }
 
+/* Ascending positions; of a bf16 pair the odd one first. */
 static void attend_row_tile(const struct kern_attend *a, size_t r, size_t t, bool is_bf16)
 {
-    float p[TILE], *o = a->o + r * a->d, max = a->m[r], sum = 0;
+    float p[TILE], *o = a->o + r * a->d;
     bool seen[TILE];
-    if (!score_tile(a, r, t, is_bf16, p, seen)) return;
-    for (size_t j = 0; j < TILE; j++)
-        if (seen[j] && !(p[j] <= max)) max = p[j]; /* NaN gets through and spreads */
-    float keep = a->m[r] == max ? 1.0f : expf(a->m[r] - max);
-    for (size_t j = 0; j < TILE; j++) {
-        p[j] = seen[j] ? expf(p[j] - max) : 0;
-        if (is_bf16) p[j] = bf16_to_f32(f32_to_bf16(p[j]));
-        sum += p[j];
-    }
-    a->m[r] = max;
-    a->l[r] = a->l[r] * keep + sum;
+    if (!see_tile(a, r, t, seen)) return;
+    score_tile(a, r, t, is_bf16, p);
+    float keep = soften_tile(a, r, t, seen, is_bf16, p);
     for (size_t c = 0; c < a->d; c++) o[c] *= keep;
     for (size_t step = 0; step < TILE; step++) {
         size_t j = is_bf16 ? step ^ 1 : step;

@@ -1,7 +1,9 @@
-/* rows_ref.c: operations on single rows in plain C: the definition of correct. */
+/* rows_ref.c: operations on single rows in plain C: the definition of correct. Sums are taken in
+ * double, in 16 lanes that are folded (lanes_ref.h). */
 #include <math.h>
 #include <string.h>
 #include "kern/kern_impl.h"
+#include "kern/ref/lanes_ref.h"
 
 enum { GROUP = 32 };
 
@@ -53,9 +55,9 @@ void act_quantize_ref(struct kern_act *a, struct kern_part part, const float *x,
 
 void rmsnorm_ref(const float *x, const float *gain, float eps, size_t n, float *y)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
-    float scale = (float)(1.0 / sqrt(sum / (double)n + (double)eps));
+    double lane[LANES] = { 0 };
+    for (size_t i = 0; i < n; i++) lane[i % LANES] += (double)x[i] * x[i]; /* exact products */
+    float scale = (float)(1.0 / sqrt(sum_wide_lanes_ref(lane) / (double)n + (double)eps));
     for (size_t i = 0; i < n; i++) y[i] = gain ? x[i] * scale * gain[i] : x[i] * scale;
 }
 
@@ -70,7 +72,7 @@ void rotate_ref(float *x, const float *cs, size_t n_pairs)
 
 void silu_mul_ref(const float *gate, const float *up, float *y, size_t n)
 {
-    for (size_t i = 0; i < n; i++) y[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+    for (size_t i = 0; i < n; i++) y[i] = gate[i] / (1.0f + exp_ref(-gate[i])) * up[i];
 }
 
 /* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3); the right
@@ -79,7 +81,7 @@ void gelu_mul_ref(const float *gate, const float *up, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float x = gate[i], u2 = 1.5957691216057308f * (x + 0.044715f * x * x * x);
-        y[i] = x / (1.0f + expf(-u2)) * up[i];
+        y[i] = x / (1.0f + exp_ref(-u2)) * up[i];
     }
 }
 
@@ -91,23 +93,25 @@ void add_scaled_ref(float *x, const float *y, float scale, size_t n)
 void expsum_ref(const float *x, size_t n, float *max, double *sum)
 {
     float top = -INFINITY;
-    double total = 0;
+    double lane[LANES] = { 0 };
     for (size_t i = 0; i < n; i++)
-        if (!(x[i] <= top)) top = x[i];
-    for (size_t i = 0; i < n; i++) total += exp((double)x[i] - (double)top);
+        if (x[i] > top) top = x[i]; /* skips NaN, which spreads below */
+    for (size_t i = 0; i < n; i++) lane[i % LANES] += (double)exp_ref(x[i] - top);
     *max = top;
-    *sum = total;
+    *sum = sum_wide_lanes_ref(lane);
 }
 
-/* sum p_i (log p_i - log q_i) with log p_i = p - p_max - log(p_sum). */
+/* sum p_i (log p_i - log q_i) with log p_i = p - p_max - log(p_sum); weights in float, the rest in
+ * double. */
 double kl_row_ref(const float *p, float p_max, double p_sum, const float *q, float q_max,
                   double q_sum, size_t n)
 {
-    double total = 0;
+    double lane[LANES] = { 0 };
     for (size_t i = 0; i < n; i++) {
-        double dp = (double)p[i] - (double)p_max, dq = (double)q[i] - (double)q_max,
-               weight = exp(dp);
-        if (weight > 0) total += weight * (dp - dq); /* -inf logits of p count nothing */
+        double dp = (double)p[i] - (double)p_max, dq = (double)q[i] - (double)q_max;
+        float weight = exp_ref(p[i] - p_max);
+        if (weight != 0) /* -inf logits of p count nothing */
+            lane[i % LANES] = fma((double)weight, dp - dq, lane[i % LANES]);
     }
-    return total / p_sum - log(p_sum) + log(q_sum);
+    return sum_wide_lanes_ref(lane) / p_sum - log(p_sum) + log(q_sum);
 }

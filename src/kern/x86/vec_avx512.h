@@ -1,4 +1,5 @@
-/* vec_avx512.h: exp and fixed-order reductions of 16 floats, shared by the avx512 files. */
+/* vec_avx512.h: exp and fixed-order reductions of 16 floats, shared by the avx512 files. In plain
+ * C: ref/lanes_ref.h. */
 #ifndef KERN_X86_VEC_AVX512_H
 #define KERN_X86_VEC_AVX512_H
 
