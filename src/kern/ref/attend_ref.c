@@ -73,7 +73,8 @@ void attend_merge_ref(float *m, float *l, float *o, float mb, float lb, const fl
 {
     if (mb == -INFINITY) return; /* b saw nothing */
     float max = *m > mb ? *m : mb;
-    float keep_a = *m == max ? 1.0f : expf(*m - max), keep_b = mb == max ? 1.0f : expf(mb - max);
+    float keep_a = *m == max ? 1.0f : exp_ref(*m - max);
+    float keep_b = mb == max ? 1.0f : exp_ref(mb - max);
     *m = max;
     *l = *l * keep_a + lb * keep_b;
     for (size_t c = 0; c < d; c++) o[c] = o[c] * keep_a + ob[c] * keep_b;
