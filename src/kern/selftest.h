@@ -8,7 +8,8 @@
 struct selftest_result {
     const char *op, *chosen, *contract;
     bool ok;
-    double worst; /* largest error / what the contract allows; EXACT: numbers that differ */
+    double worst; /* largest error / what the contract allows; EXACT: numbers that differ; where
+                   * ref and the others must give the same bits: 0, or infinity */
 };
 
 /* results: (kern_op_count()), in that order. Fails only for want of memory: a kernel that computes
