@@ -1,7 +1,7 @@
 /* same_bits.h: the comparisons of I1 (the bits of a sequence's hidden states depend on its tokens
- * only), for any model: micro-batches, threads, ragged batches, pieces, forks, truncation, reuse,
- * snapshots. Rows are the stream after the last layer, (n, d_model): logits are a function of one
- * row. */
+ * only), for any model: micro-batches, threads, levels, ragged batches, pieces, forks, truncation,
+ * reuse, snapshots. Rows are the stream after the last layer, (n, d_model): logits are a function
+ * of one row. */
 #ifndef TESTS_SAME_BITS_H
 #define TESTS_SAME_BITS_H
 
@@ -102,6 +102,15 @@ static inline void bits_threads(const struct same_bits *b, size_t n)
         zp_engine_options o = b->options;
         o.n_threads = t;
         bits_whole(b, o, n, "threads", t);
+    }
+}
+
+static inline void bits_levels(const struct same_bits *b, zp_level lowest, size_t n)
+{
+    for (int level = (int)lowest; level <= ZP_LEVEL_AVX512; level++) {
+        zp_engine_options o = b->options;
+        o.level = (zp_level)level;
+        bits_whole(b, o, n, "level", (size_t)level);
     }
 }
 

@@ -10,10 +10,11 @@
 struct real_model {
     const char *name, *file;
     double kl, dlogp, margin, dnll; /* tolerances; margin: greedy is compared down to here */
+    double default_kl;              /* of the default path to the exact one: twice what it is */
 };
 static const struct real_model real_models[] = {
-    { "smollm2", SMOLLM2_FILE, 1e-6, 1e-3, 0.01, 1e-4 },
-    { "gemma3", GEMMA3_FILE, 1e-5, 2e-2, 0.05, 1e-3 },
+    { "smollm2", SMOLLM2_FILE, 1e-6, 1e-3, 0.01, 1e-4, 6e-3 },
+    { "gemma3", GEMMA3_FILE, 1e-5, 2e-2, 0.05, 1e-3, 4e-3 },
 };
 
 /* ln p of each id of `top` ([id, ln p]) in our document; the list is long enough to hold them. */
@@ -110,9 +111,7 @@ static double mean_kl(const float *p, const float *q, size_t n, size_t v)
     return sum / (double)n;
 }
 
-/* Default path. avx2 and the best level agree within 1e-3. ref adds in another order: one bit in a
- * norm turns the rounding of int8 activations somewhere, and from there the two carry independent
- * rounding noise; what must hold is that neither loses more against the exact path. */
+/* Default path: all levels give the same bits, of every token, and stay near the exact path. */
 static void check_default_levels(const struct real_model *r, const zp_model *m, zp_engine *exact,
                                  const int32_t *ids)
 {
@@ -125,12 +124,14 @@ static void check_default_levels(const struct real_model *r, const zp_model *m, 
         rows[k] = golden_logits(e, m, ids, N);
         zp_engine_close(e);
     }
-    double best = mean_kl(truth, rows[0], N, v), ref = mean_kl(truth, rows[2], N, v);
-    double avx2 = mean_kl(rows[0], rows[1], N, v);
-    printf("%s: KL of the default path to exact %.2e, of ref %.2e; avx2 to the best level %.2e\n",
-           r->name, best, ref, avx2);
-    assert_true(avx2 <= 1e-3);
-    assert_true(best > 0 && ref <= 2 * best && best <= 2 * ref);
+    double kl = mean_kl(truth, rows[0], N, v);
+    size_t bytes = N * v * sizeof **rows;
+    printf("%s: KL of the default path to exact %.2e; levels give %s\n", r->name, kl,
+           memcmp(rows[0], rows[1], bytes) == 0 && memcmp(rows[0], rows[2], bytes) == 0
+               ? "the same bits"
+               : "DIFFERENT bits");
+    assert_true(kl > 0 && kl <= r->default_kl);
+    for (size_t k = 1; k < 3; k++) assert_memory_equal(rows[k], rows[0], bytes);
     for (size_t k = 0; k < 3; k++) free(rows[k]);
     free(truth);
 }

@@ -124,7 +124,7 @@ static void check_same_bits(const zp_model *m, const char *name)
     packfile_pretend_small_pages(false);
     for (o.n_threads = 1; o.n_threads <= 3; o.n_threads += 2) expect(m, o, right, true, name);
     free(right);
-    /* One file for all levels; the reference level's bits are its own. */
+    /* One file for all levels; in float matrices the reference level's bits are its own. */
     o = (zp_engine_options){ .n_threads = 2, .level = ZP_LEVEL_REF };
     right = compute(m, o, NULL, NULL);
     expect(m, o, right, true, name);

@@ -1,5 +1,6 @@
 /* test_same_bits.c: I1, I2 and I3 on the small models of tests/data/arch, over more positions than
- * a tile (64) and a segment (1024) hold: every position kind, windows, local heads, q/k norms.
+ * a tile (64) and a segment (1024) hold: every position kind, windows, local heads, q/k norms; and
+ * kernel levels among each other.
  * Seeds are fixed. The real models: test_same_bits_models.c. */
 #include "same_bits.h"
 
@@ -74,6 +75,43 @@ static void test_8_bit_pages_give_same_bits_in_any_company(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ZP_COUNT(models); i += STEP) check_small(models[i], ZP_KV_Q8);
+}
+
+/* ---- levels ---------------------------------------------------------------------------------- */
+
+/* A quantised copy. *wholly: no matrix stayed float, for want of width. */
+static zp_model *quantised_model(const char *name, const char *type, bool *wholly)
+{
+    char from[1024], *json = NULL;
+    zp_model *m = NULL;
+    snprintf(from, sizeof from, ZP_TEST_DATA "/arch/gguf/%s.gguf", name);
+    GOLDEN_OK(zp_quantize(from, in_folder("quantised.gguf"), type, NULL, &json, err));
+    GOLDEN_OK(zp_model_open(&m, in_folder("quantised.gguf"), NULL, err));
+    json_t *doc = json_loads(json, 0, NULL);
+    *wholly = json_object_get(json_object_get(doc, "types"), "F16") == NULL;
+    json_decref(doc);
+    zp_free(json);
+    return m;
+}
+
+/* Level ref is one of them where nothing is float: products of float matrices round twice there. */
+static void test_levels_give_same_bits_on_the_default_path(void **state)
+{
+    static const char *const types[] = { "Q8_0", "Q4_1", "Q5_0" };
+    size_t n_whole = 0;
+    (void)state;
+    for (size_t i = 0; i < ZP_COUNT(models); i += STEP) {
+        bool wholly;
+        zp_model *m = quantised_model(models[i], types[i % 3], &wholly);
+        n_whole += wholly;
+        struct same_bits b;
+        open_bits(&b, m, models[i], i % 2 ? ZP_KV_BF16 : ZP_KV_Q8);
+        bits_levels(&b, wholly ? ZP_LEVEL_REF : ZP_LEVEL_AVX2, N);
+        bits_free(&b);
+        zp_model_close(m);
+    }
+    assert_true(n_whole >= 9 / STEP);
+    print_message("level ref: %zu models\n", n_whole);
 }
 
 /* ---- wanted rows ----------------------------------------------------------------------------- */
@@ -245,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_default_path_gives_same_bits_in_any_company),
         cmocka_unit_test(test_exact_path_gives_same_bits_in_any_company),
         cmocka_unit_test(test_8_bit_pages_give_same_bits_in_any_company),
+        cmocka_unit_test(test_levels_give_same_bits_on_the_default_path),
         cmocka_unit_test(test_logits_do_not_depend_on_what_else_is_wanted),
         cmocka_unit_test(test_offsets_change_nothing_without_positions),
         cmocka_unit_test(test_modes_share_a_batch),
