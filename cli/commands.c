@@ -475,7 +475,8 @@ const struct cli_command cli_commands[] = {
                 "gives the same text.\n\n"
                 "With --parallel each line of the input is a prompt of its own (empty lines "
                 "are passed over). Answers come in the order of the lines, each what the line "
-                "alone gives; a beginning that a line before had too is not computed again. "
+                "alone gives; a beginning that a line before had too is not computed again, "
+                "as far as it fills tiles of 64 tokens. "
                 "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n" LENGTH_RULE,
             .fields = "text ids reason n_prompt timings{}"),
     COMMAND(chat, "talk to a chat model", OPTIONS(chat),

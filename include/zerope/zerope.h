@@ -288,7 +288,8 @@ ZP_API zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, s
 
 /* Many prompts: the next tokens of as many jobs as the engine has sequences (n_seq) are computed
  * together; a job that ends makes room for the next. Each result is what zp_generate on an empty
- * sequence gives. Of a job's options `progress` is not called; progress here counts answers.
+ * sequence gives; with a prefix cache, tiles that jobs begin with alike are computed once. Of a
+ * job's options `progress` is not called; progress here counts answers.
  * On failure jobs that had ended keep their results; those of the others are zero. */
 typedef struct zp_job {
     const int32_t *prompt;

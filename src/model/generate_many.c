@@ -1,7 +1,9 @@
 /* generate_many.c: zp_generate_many: jobs in turn on as many sequences as the engine has; the next
  * tokens of all of them are computed in one run.
  * Owns: the sequences and generations of one call. Does not know: how a token comes about.
- * M1 jobs begin in their order. What one gives does not depend on its company (generate.c, N3). */
+ * M1 jobs begin in their order. What one gives does not depend on its company (generate.c, N3).
+ * M2 a beginning that jobs share is computed once, as far as it fills tiles of the prefix cache: a
+ *    job that would share with one whose prompt is about to be computed begins after it. */
 #include <string.h>
 
 #include "model/generate.h"
@@ -62,6 +64,28 @@ static zp_status begin_job(struct many *m, struct slot *s, zp_err *err)
     return gen_open(&s->g, err);
 }
 
+/* Tokens of full tiles that a prompt can take over from another one. */
+static size_t shared_tiles(const zp_job *a, const zp_job *from)
+{
+    size_t n = 0, most = a->n_prompt ? a->n_prompt - 1 : 0;
+    if (from->n_prompt < most) most = from->n_prompt;
+    while (n < most && a->prompt[n] == from->prompt[n]) n++;
+    return n / KERN_TILE * KERN_TILE;
+}
+
+/* Whether the next job would find more in the prefix cache one run later (M2). */
+static bool next_waits(const struct many *m)
+{
+    if (!m->e->options.prefix_cache) return false;
+    for (size_t i = 0; i < m->most; i++) {
+        const struct slot *s = &m->slots[i];
+        bool computes_prompt = s->job && !s->g.reason && s->g.n_run == 0;
+        if (computes_prompt && shared_tiles(&m->jobs[m->n_begun], s->job) > s->g.n_reused)
+            return true;
+    }
+    return false;
+}
+
 /* Results of those that ended are given away; jobs that wait take their places. */
 static zp_status turn_over(struct many *m, zp_err *err)
 {
@@ -73,7 +97,7 @@ static zp_status turn_over(struct many *m, zp_err *err)
             close_slot(s);
             m->n_ended++;
         }
-        if (!s->job && m->n_begun < m->n_jobs) ZP_TRY(begin_job(m, s, err));
+        if (!s->job && m->n_begun < m->n_jobs && !next_waits(m)) ZP_TRY(begin_job(m, s, err));
         if (s->job) m->active[m->n_active++] = &s->g;
     }
     return ZP_OK;

@@ -89,27 +89,29 @@ static void test_company_changes_nothing(void **state)
     }
 }
 
-/* Jobs that begin alike: what the first computed is taken over, and answers stay what they are. */
-static void test_common_beginnings_are_computed_once(void **state)
+enum { N_ALIKE = 5, N_PROMPT = 140, COMMON = 130 };
+
+/* Jobs that begin alike on n_seq sequences; the first ends with its first token. */
+static void check_common_beginnings(struct fixture *f, uint32_t n_seq)
 {
-    enum { N = 3, N_PROMPT = 140, COMMON = 130 };
-    struct fixture *f = *state;
-    static const zp_generate_options o = { .n_predict = 8, .sampler = { .repeat_penalty = 1.3f } };
-    int32_t ids[N][N_PROMPT];
-    zp_job jobs[2][N];
-    for (size_t k = 0; k < N; k++) {
+    static const zp_generate_options o = { .n_predict = 8, .sampler = { .repeat_penalty = 1.3f } },
+                                     one = { .n_predict = 1 };
+    int32_t ids[N_ALIKE][N_PROMPT];
+    zp_job jobs[2][N_ALIKE];
+    for (size_t k = 0; k < N_ALIKE; k++) {
         memcpy(ids[k], f->ids, sizeof ids[k]);
         for (size_t i = COMMON; i < N_PROMPT; i++) ids[k][i] = f->ids[i + k + 1];
         for (int cached = 0; cached < 2; cached++)
-            jobs[cached][k] = (zp_job){ .prompt = ids[k], .n_prompt = N_PROMPT, .options = &o };
+            jobs[cached][k] = (zp_job){ ids[k], N_PROMPT, k == 0 ? &one : &o, { 0 } };
     }
     for (int cached = 0; cached < 2; cached++) {
-        zp_engine *e = golden_engine(
-            f->m, (zp_engine_options){ .n_ctx = N_CTX, .prefix_cache = cached != 0 });
-        GOLDEN_OK(zp_generate_many(e, NULL, jobs[cached], N, NULL, err));
+        zp_engine *e = golden_engine(f->m, (zp_engine_options){ .n_ctx = N_CTX,
+                                                                .n_seq = n_seq,
+                                                                .prefix_cache = cached != 0 });
+        GOLDEN_OK(zp_generate_many(e, NULL, jobs[cached], N_ALIKE, NULL, err));
         zp_engine_close(e);
     }
-    for (size_t k = 0; k < N; k++) {
+    for (size_t k = 0; k < N_ALIKE; k++) {
         zp_generated *plain = &jobs[0][k].result, *cached = &jobs[1][k].result;
         assert_int_equal(plain->n_prompt, N_PROMPT);
         assert_int_equal(cached->n_reused, k == 0 ? 0 : COMMON / 64 * 64);
@@ -119,6 +121,14 @@ static void test_common_beginnings_are_computed_once(void **state)
         free_result(plain);
         free_result(cached);
     }
+}
+
+/* What the first computed is taken over, also by those that could begin beside it, and answers stay
+ * what they are. */
+static void test_common_beginnings_are_computed_once(void **state)
+{
+    static const uint32_t n_seq[] = { 1, 2, N_ALIKE };
+    for (size_t i = 0; i < 3; i++) check_common_beginnings(*state, n_seq[i]);
 }
 
 /* ---- endings --------------------------------------------------------------------------------- */
