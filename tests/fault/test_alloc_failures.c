@@ -117,9 +117,9 @@ static zp_status call_caching_engine(void *arg, zp_err *why)
     return call_cached_engine(arg, why);
 }
 
-/* Without memory for a side file, an engine packs its weights and keeps none; without memory to copy
- * one that lies in small pages, it stays with the mapping. The system chooses the pages: the copy is
- * made in any case here, so that every run has the same allocations. */
+/* Without memory for a side file, an engine packs its weights and keeps none; without memory to
+ * copy one that lies in small pages, it stays with the mapping. The system chooses the pages: the
+ * copy is made in any case here, so that every run has the same allocations. */
 static void check_cached_engine(struct fixture *f)
 {
     struct fail_call c = { .what = "zp_engine_open, side file written",
