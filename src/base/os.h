@@ -23,6 +23,9 @@ void os_map_huge(const struct os_map *map);
 /* advise: pages no longer needed */
 void os_map_drop(const struct os_map *map, size_t offset, size_t size);
 
+/* Status of a path that could not be opened, by errno: one that names nothing readable is wrong
+ * input; a device that fails is an input/output error. */
+zp_status os_path_status(int code);
 bool os_is_folder(const char *path);
 bool os_exists(const char *path);
 zp_status os_file_size(const char *path, uint64_t *size, zp_err *err);

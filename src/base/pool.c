@@ -1,5 +1,5 @@
 /* pool.c: worker threads that run one function together. Owns: the threads and their signals. With
- * os.c the only POSIX.
+ * os.c and os_write.c the only POSIX.
  * A signal is a value on its own cache line with one writer; waiters watch it for about 30 us, then
  * sleep in the kernel.
  * P1 a signal's value only grows (modulo 2^32): whoever waits for a value may find a later one, as

@@ -1,0 +1,258 @@
+/* os_write.c: files that appear under their name whole or not at all.
+ * O1 a file written here is complete under its name or not there: bytes go to `path.tmp.<pid>.<n>`
+ *    and are renamed.
+ * O2 any failure of os_file_* removes the temporary and leaves the old file as it was; the record
+ *    is then closed.
+ * Threads: all functions may be called from any thread; a struct belongs to one thread at a
+ * time. */
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define CHUNK_BYTES ((size_t)1 << 20)
+
+static _Atomic uint64_t write_budget = UINT64_MAX; /* test hook: bytes until the disk is full */
+static atomic_uint temp_number;
+
+void os_fail_writes_after(uint64_t bytes)
+{
+    atomic_store(&write_budget, bytes);
+}
+
+static bool budget_spent(size_t bytes)
+{
+    uint64_t left = atomic_load(&write_budget);
+    if (left == UINT64_MAX) return false;
+    if (left < bytes) return true;
+    atomic_store(&write_budget, left - bytes);
+    return false;
+}
+
+/* Free bytes of the file system that holds the open file, UINT64_MAX if it does not say. */
+static uint64_t space_left(int fd)
+{
+    struct statvfs vfs;
+    if (fstatvfs(fd, &vfs) != 0 || vfs.f_blocks == 0) return UINT64_MAX;
+    return (uint64_t)vfs.f_bavail * vfs.f_frsize;
+}
+
+/* The path a rename must go to: links are followed, so that writing through one does not replace
+ * it. */
+static zp_status final_path(const char *path, char **out, zp_err *err)
+{
+    char resolved[PATH_MAX];
+    struct stat st;
+    bool link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && realpath(path, resolved) != NULL;
+    *out = mem_strdup(MEM_META, link ? resolved : path);
+    ZP_FAIL_IF(*out == NULL, err, ZP_NO_MEMORY, "%s: not enough memory for the path", path);
+    return ZP_OK;
+}
+
+static zp_status check_target(const char *path, mode_t *mode, zp_err *err)
+{
+    struct stat st;
+    *mode = 0;
+    size_t length = strlen(path);
+    ZP_FAIL_IF(length == 0, err, ZP_BAD_INPUT, "the name of the output file is empty");
+    ZP_FAIL_IF(path[length - 1] == '/', err, ZP_BAD_INPUT,
+               "%s: names a folder, expected a file name", path);
+    bool there = stat(path, &st) == 0;
+    ZP_FAIL_IF(!there && errno == ENAMETOOLONG, err, ZP_BAD_INPUT, "%s: cannot be created: %s",
+               path, strerror(errno)); /* the temporary name could be */
+    if (!there) return ZP_OK;
+    ZP_FAIL_IF(S_ISDIR(st.st_mode), err, ZP_BAD_INPUT, "%s: is a folder, expected a file name",
+               path);
+    ZP_FAIL_IF(!S_ISREG(st.st_mode), err, ZP_BAD_INPUT,
+               "%s: is a device, pipe or socket, expected a regular file", path);
+    ZP_FAIL_IF(access(path, W_OK) != 0, err, ZP_IO, "%s: the existing file is write-protected: %s",
+               path, strerror(errno));
+    *mode = st.st_mode & 0777;
+    return ZP_OK;
+}
+
+/* Bytes of `path` that a temporary name keeps, so that name and suffix together stay a name. */
+static size_t temp_stem(const char *path)
+{
+    enum { MOST = 200 };
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash == NULL ? 0 : (size_t)(slash + 1 - path), name = strlen(path) - folder;
+    return folder + (name > MOST ? utf8_complete_prefix(path + folder, MOST) : name);
+}
+
+/* A file beside `path` that is new and ours. */
+static zp_status make_temp(const char *path, char **out, int *fd, zp_err *err)
+{
+    size_t stem = temp_stem(path), size = stem + 48;
+    char *temp = mem_alloc(MEM_META, size);
+    *out = NULL;
+    ZP_FAIL_IF(temp == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", path);
+    int code;
+    do { /* a name left by a dead process that had our number is passed over */
+        unsigned number = atomic_fetch_add(&temp_number, 1);
+        (void)snprintf(temp, size, "%.*s.tmp.%ld.%u", (int)stem, path, (long)getpid(), number);
+        *fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        code = errno;
+    } while (*fd < 0 && code == EEXIST);
+    if (*fd >= 0) {
+        *out = temp;
+        return ZP_OK;
+    }
+    mem_free(temp);
+    ZP_FAIL(err, code == ENOSPC || code == EDQUOT ? ZP_NO_SPACE : os_path_status(code),
+            "%s: cannot be created: %s%s", path, strerror(code),
+            code == ENOENT ? " (the folder does not exist)" : "");
+}
+
+/* Sets f->temp only when the file was made: what is there is ours to remove. */
+static zp_status open_temp(struct os_file *f, mode_t mode, zp_err *err)
+{
+    f->chunk = mem_alloc(MEM_META, CHUNK_BYTES);
+    ZP_FAIL_IF(f->chunk == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", f->path);
+    ZP_TRY(make_temp(f->path, &f->temp, &f->fd, err));
+    if (mode != 0) (void)fchmod(f->fd, mode); /* a replaced file keeps its permissions */
+    return ZP_OK;
+}
+
+zp_status os_reserve_beside(const char *path, char **out, zp_err *err)
+{
+    int fd;
+    ZP_TRY(make_temp(path, out, &fd, err));
+    close(fd);
+    return ZP_OK;
+}
+
+zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err)
+{
+    *f = (struct os_file){ .fd = -1 };
+    mode_t mode;
+    ZP_TRY(check_target(path, &mode, err));
+    ZP_TRY(final_path(path, &f->path, err));
+    zp_status status = open_temp(f, mode, err);
+    uint64_t available = status == ZP_OK ? space_left(f->fd) : UINT64_MAX;
+    struct bytes_text need, have;
+    if (status == ZP_OK && expected_bytes > available)
+        status = status_fail(err, ZP_NO_SPACE, __FILE__, __LINE__,
+                             "%s: %s are needed but the disk has %s available", path,
+                             bytes_in_words(expected_bytes, &need),
+                             bytes_in_words(available, &have));
+    if (status != ZP_OK) os_file_abort(f); // O2
+    return status;
+}
+
+static zp_status write_failed(struct os_file *f, int code, size_t missing, zp_err *err)
+{
+    zp_status status;
+    struct bytes_text text[3];
+    if (code == ENOSPC || code == EDQUOT)
+        status = status_fail(
+            err, ZP_NO_SPACE, __FILE__, __LINE__,
+            "%s: the disk is full: at least %s more are needed after %s, %s available; the partial "
+            "file is removed",
+            f->path, bytes_in_words(missing, &text[0]), bytes_in_words(f->at, &text[1]),
+            bytes_in_words(space_left(f->fd), &text[2]));
+    else
+        status =
+            status_fail(err, ZP_IO, __FILE__, __LINE__, "%s: writing fails after %llu bytes: %s",
+                        f->path, (unsigned long long)f->at, strerror(code));
+    os_file_abort(f); // O2
+    return status;
+}
+
+static zp_status write_bytes(struct os_file *f, const uint8_t *data, size_t size, zp_err *err)
+{
+    while (size != 0) {
+        if (budget_spent(size)) return write_failed(f, ENOSPC, size, err);
+        ssize_t done = write(f->fd, data, size);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return write_failed(f, errno, size, err);
+        data += done;
+        size -= (size_t)done;
+        f->at += (uint64_t)done;
+    }
+    return ZP_OK;
+}
+
+static zp_status flush_chunk(struct os_file *f, zp_err *err)
+{
+    size_t used = f->used;
+    f->used = 0;
+    return write_bytes(f, f->chunk, used, err);
+}
+
+zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err *err)
+{
+    ZP_FAIL_IF(f->fd < 0 || f->temp == NULL, err, ZP_RUN, "writing to a file that is not open");
+    if (size >= CHUNK_BYTES - f->used) ZP_TRY(flush_chunk(f, err));
+    if (size >= CHUNK_BYTES) return write_bytes(f, data, size, err);
+    if (size != 0) memcpy(f->chunk + f->used, data, size);
+    f->used += size;
+    return ZP_OK;
+}
+
+/* Makes the rename itself durable. Some file systems cannot sync a folder; the data are safe
+ * without it. */
+static void sync_folder(const char *path)
+{
+    char folder[PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        size_t length = slash == path ? 1 : (size_t)(slash - path);
+        if (length >= sizeof folder) return;
+        memcpy(folder, path, length);
+        folder[length] = '\0';
+    }
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+zp_status os_file_finish(struct os_file *f, zp_err *err)
+{
+    ZP_FAIL_IF(f->fd < 0 || f->temp == NULL, err, ZP_RUN, "finishing a file that is not open");
+    ZP_TRY(flush_chunk(f, err));
+    if (!f->unsynced && fsync(f->fd) != 0) return write_failed(f, errno, 0, err);
+    int code = close(f->fd) == 0 ? 0 : errno;
+    f->fd = -1;
+    return code == 0 ? ZP_OK : write_failed(f, code, 0, err);
+}
+
+zp_status os_file_commit(struct os_file *f, zp_err *err)
+{
+    if (f->fd >= 0 || f->temp == NULL) ZP_TRY(os_file_finish(f, err));
+    if (rename(f->temp, f->path) != 0) return write_failed(f, errno, 0, err);
+    if (!f->unsynced) sync_folder(f->path);
+    mem_free(f->temp);
+    f->temp = NULL; /* nothing left to remove */
+    os_file_abort(f);
+    return ZP_OK;
+}
+
+void os_file_abort(struct os_file *f)
+{
+    /* A zero-initialised record has fd 0, which is not ours: the path tells whether anything was
+     * opened. */
+    if (f->path != NULL && f->fd >= 0) close(f->fd);
+    if (f->temp != NULL) unlink(f->temp);
+    mem_free(f->temp);
+    mem_free(f->path);
+    mem_free(f->chunk);
+    *f = (struct os_file){ .fd = -1 };
+}
+
+zp_status os_write_file(const char *path, const void *data, size_t size, zp_err *err)
+{
+    struct os_file f;
+    ZP_TRY(os_file_create(&f, path, size, err));
+    ZP_TRY(os_file_write(&f, data, size, err));
+    return os_file_commit(&f, err);
+}
