@@ -65,6 +65,7 @@ zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), ch
 
 /* Atomic writing (I4): bytes go to a temporary name in the same folder; commit = fsync + rename +
  * fsync of the folder.
+ * os_file_create also removes what killed processes have left of this file.
  * os_file_abort (also after an error) removes the temporary. ENOSPC -> ZP_NO_SPACE with needed and
  * available. */
 struct os_file {
@@ -86,6 +87,11 @@ void os_file_abort(struct os_file *f);
 /* Name of a new empty file beside `path` that nobody else uses; released with mem_free, and the
  * file with remove. */
 zp_status os_reserve_beside(const char *path, char **out, zp_err *err);
+/* Seconds since the last write to a regular file; false for anything else, links among it. */
+bool os_file_age(const char *path, double *seconds);
+/* Whether a path is the temporary file of a writer that was killed: `suffix`, what follows the name
+ * of the file to be written, says so, and a regular file that nobody wrote to for an hour. */
+bool os_is_leftover(const char *path, const char *suffix);
 /* Test hook: the next writes fail with ENOSPC after this many bytes (UINT64_MAX = off). */
 void os_fail_writes_after(uint64_t bytes);
 /* Convenience: whole file at once, atomically. */

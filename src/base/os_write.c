@@ -1,12 +1,16 @@
-/* os_write.c: files that appear under their name whole or not at all.
+/* os_write.c: files that appear under their name whole or not at all, and what writers that were
+ * killed have left.
  * O1 a file written here is complete under its name or not there: bytes go to `path.tmp.<pid>.<n>`
  *    and are renamed.
  * O2 any failure of os_file_* removes the temporary and leaves the old file as it was; the record
  *    is then closed.
+ * O4 what a killed process left of a file goes when that file is written again: regular files with
+ *    exactly such a name, after an hour without a write.
  * Threads: all functions may be called from any thread; a struct belongs to one thread at a
  * time. */
 #include "os.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHUNK_BYTES ((size_t)1 << 20)
@@ -88,6 +93,75 @@ static size_t temp_stem(const char *path)
     return folder + (name > MOST ? utf8_complete_prefix(path + folder, MOST) : name);
 }
 
+/* The folder of a path; false if its name is too long. */
+static bool folder_of(const char *path, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    if (length >= PATH_MAX) return false;
+    (void)snprintf(folder, PATH_MAX, "%.*s", (int)length, path);
+    if (slash == NULL) (void)snprintf(folder, PATH_MAX, ".");
+    return true;
+}
+
+/* ---- leftovers ---- */
+
+static bool age_at(int folder, const char *name, double *seconds)
+{
+    struct stat st;
+    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) return false;
+    *seconds = (double)time(NULL) - (double)st.st_mtim.tv_sec;
+    return true;
+}
+
+bool os_file_age(const char *path, double *seconds)
+{
+    return age_at(AT_FDCWD, path, seconds);
+}
+
+/* What follows ".tmp.<digits>.<digits>", or NULL. */
+static const char *behind_temp(const char *suffix)
+{
+    static const char digits[] = "0123456789";
+    if (strncmp(suffix, ".tmp.", 5) != 0) return NULL;
+    size_t pid = strspn(suffix += 5, digits);
+    if (pid == 0 || suffix[pid] != '.') return NULL;
+    size_t number = strspn(suffix += pid + 1, digits);
+    return number == 0 ? NULL : suffix + number;
+}
+
+static bool is_leftover_at(int folder, const char *name, const char *suffix)
+{
+    enum { HOUR = 3600 };
+    double age;
+    const char *end = behind_temp(suffix);
+    /* of a file that os_reserve_beside made */
+    if (end != NULL && *end != '\0') end = behind_temp(end);
+    return end != NULL && *end == '\0' && age_at(folder, name, &age) && age > HOUR;
+}
+
+bool os_is_leftover(const char *path, const char *suffix)
+{
+    return is_leftover_at(AT_FDCWD, path, suffix);
+}
+
+/* O4. A folder that cannot be read keeps what it has. */
+static void remove_leftovers(const char *path)
+{
+    char folder[PATH_MAX];
+    DIR *dir = folder_of(path, folder) ? opendir(folder) : NULL;
+    if (dir == NULL) return;
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    size_t size = temp_stem(path) - (size_t)(name - path);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;)
+        if (strncmp(e->d_name, name, size) == 0 &&
+            is_leftover_at(dirfd(dir), e->d_name, e->d_name + size))
+            (void)unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+}
+
+/* ---- writing ---- */
+
 /* A file beside `path` that is new and ours. */
 static zp_status make_temp(const char *path, char **out, int *fd, zp_err *err)
 {
@@ -136,6 +210,7 @@ zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_
     mode_t mode;
     ZP_TRY(check_target(path, &mode, err));
     ZP_TRY(final_path(path, &f->path, err));
+    remove_leftovers(f->path); /* before the disk is asked for room */
     zp_status status = open_temp(f, mode, err);
     uint64_t available = status == ZP_OK ? space_left(f->fd) : UINT64_MAX;
     struct bytes_text need, have;
@@ -202,14 +277,8 @@ zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err
  * without it. */
 static void sync_folder(const char *path)
 {
-    char folder[PATH_MAX] = ".";
-    const char *slash = strrchr(path, '/');
-    if (slash != NULL) {
-        size_t length = slash == path ? 1 : (size_t)(slash - path);
-        if (length >= sizeof folder) return;
-        memcpy(folder, path, length);
-        folder[length] = '\0';
-    }
+    char folder[PATH_MAX];
+    if (!folder_of(path, folder)) return;
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     (void)fsync(fd);

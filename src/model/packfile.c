@@ -23,7 +23,7 @@
 #define CHUNK ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
 #define HUGE_PAGE ((size_t)2 << 20)
-enum { HOUR = 3600, DAY = 24 * HOUR, LONGEST_UNUSED = 7 * DAY };
+enum { DAY = 24 * 3600, LONGEST_UNUSED = 7 * DAY };
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
@@ -239,18 +239,18 @@ struct sweep {
 };
 
 /* Whether nobody will want the file any more: left by a process that died while writing, not used
- * for long, or of an earlier state of this model or an earlier layout. Foreign names stay. */
+ * for long, or of an earlier state of this model or an earlier layout. Foreign names stay, and so
+ * do links and folders. */
 static bool is_stale(const struct sweep *s, const char *name, const char *path)
 {
     unsigned long long of_path, source;
     unsigned layout;
     int end = 0;
-    struct os_stamp stamp;
+    double age;
     (void)sscanf(name, "%16llx-%16llx-%*16x-%u.packed%n", &of_path, &source, &layout, &end);
-    if (end == 0 || os_stamp_of(path, &stamp, NULL) != ZP_OK) return false;
-    double age = os_seconds_since(stamp.seconds * 1000000000);
-    if (strncmp(name + end, ".tmp.", 5) == 0) return age > HOUR;
-    if (name[end] != '\0') return false;
+    if (end == 0) return false;
+    if (name[end] != '\0') return os_is_leftover(path, name + end);
+    if (!os_file_age(path, &age)) return false;
     bool outdated = source != s->key->source || layout < PACK_LAYOUT;
     return age > LONGEST_UNUSED || (of_path == s->key->path && outdated);
 }

@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -617,6 +619,117 @@ static void test_left_over_temporary_names_are_passed_over(void **state)
     assert_int_equal(count_files(), 301);
 }
 
+static void make_old(const char *path, long age)
+{
+    struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = time(NULL) - age } };
+    assert_int_equal(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+static void test_leftovers_of_the_dead_go_after_an_hour(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        long age;
+        bool stays;
+    } rows[] = {
+        { "out.tmp.1.2", 3700, false },
+        { "out.tmp.4194304.4294967295", 3700, false },
+        { "out.tmp.1.2.tmp.3.4", 3700, false }, /* of a file that was reserved beside it */
+        /* somebody may still write it */
+        { "out.tmp.1.3", 3500, true },
+        { "out.tmp.1.3.tmp.3.4", 0, true },
+        { "out.tmp.1.4", -3700, true },
+        /* other names */
+        { "out", 3700, true },
+        { "out.tmp", 3700, true },
+        { "out.tmp.", 3700, true },
+        { "out.tmp.1", 3700, true },
+        { "out.tmp.1.", 3700, true },
+        { "out.tmp..2", 3700, true },
+        { "out.tmp.1.2.", 3700, true },
+        { "out.tmp.1.2.3", 3700, true },
+        { "out.tmp.1.2.bak", 3700, true },
+        { "out.tmp.1.2.tmp.3", 3700, true },
+        { "out.tmp.1.2.tmp.3.4.tmp.5.6", 3700, true },
+        { "out.tmp.-1.2", 3700, true },
+        { "out.tmp. 1.2", 3700, true },
+        { "out.tmp.1.0x2", 3700, true },
+        { "out.tmp.a.2", 3700, true },
+        { "out.TMP.1.2", 3700, true },
+        { "out.bak.1.2", 3700, true },
+        { "xout.tmp.1.2", 3700, true },
+        { "out2.tmp.1.2", 3700, true },
+        { "ou.tmp.1.2", 3700, true },
+        { ".tmp.1.2", 3700, true },
+        { "sub/out.tmp.1.2", 3700, true },
+    };
+    assert_int_equal(os_make_folders("sub", NULL), ZP_OK);
+    for (size_t i = 0; i < ZP_COUNT(rows); i++) {
+        put(rows[i].name, "x");
+        make_old(rows[i].name, rows[i].age);
+    }
+    /* what is no regular file, and what links lead to */
+    put("precious", "1");
+    make_old("precious", 3700);
+    assert_int_equal(symlink("precious", "out.tmp.5.1"), 0);
+    assert_int_equal(symlink("nowhere", "out.tmp.5.2"), 0);
+    assert_int_equal(mkdir("out.tmp.5.3", 0777), 0);
+    assert_int_equal(mkfifo("out.tmp.5.4", 0666), 0);
+    static const char *const others[] = { "precious", "out.tmp.5.1", "out.tmp.5.2", "out.tmp.5.3",
+                                          "out.tmp.5.4" };
+    for (size_t i = 1; i < ZP_COUNT(others); i++) make_old(others[i], 3700);
+    assert_int_equal(os_write_file("out", "new", 3, NULL), ZP_OK);
+    assert_content("out", "new");
+    for (size_t i = 0; i < ZP_COUNT(rows); i++)
+        if (is_there(rows[i].name) != rows[i].stays) fail_msg("%s", rows[i].name);
+    for (size_t i = 0; i < ZP_COUNT(others); i++)
+        if (!is_there(others[i])) fail_msg("%s", others[i]);
+}
+
+/* A process that is killed while it writes; names that are cut for their suffix; a link, whose
+ * temporary files lie where it leads to; absolute paths. */
+static void test_leftovers_of_every_kind_of_path_go(void **state)
+{
+    (void)state;
+    char longest[256], absolute[128];
+    memset(longest, 'n', 255);
+    longest[255] = '\0';
+    snprintf(absolute, sizeof absolute, "%s/abs", folder);
+    assert_int_equal(os_make_folders("sub", NULL), ZP_OK);
+    put("sub/real", "old");
+    assert_int_equal(symlink("sub/real", "link"), 0);
+    const char *const paths[] = { "out", "./out", "sub/out", absolute, longest, "link" };
+    for (size_t i = 0; i < ZP_COUNT(paths); i++) {
+        size_t before = count_files() + !os_exists(paths[i]);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            struct os_file f;
+            if (os_file_create(&f, paths[i], 5, NULL) == ZP_OK) raise(SIGKILL);
+            _exit(1);
+        }
+        int how;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFSIGNALED(how));
+        char **names;
+        size_t n;
+        assert_int_equal(os_list_files(".", &names, &n, NULL), ZP_OK);
+        for (size_t k = 0; k < n; k++)
+            if (strstr(names[k], ".tmp.")) make_old(names[k], 3700);
+        os_list_free(names, n);
+        assert_int_equal(os_write_file(paths[i], "new", 3, NULL), ZP_OK);
+        assert_content(paths[i], "new");
+        if (count_files() > before) fail_msg("%s", paths[i]);
+    }
+}
+
 /* The suffix of a temporary name must not make a name too long that is allowed. */
 static void test_longest_names_are_written(void **state)
 {
@@ -717,6 +830,8 @@ int main(void)
         FS_TEST(test_refused_write_removes_the_partial_file),
         FS_TEST(test_writing_survives_each_lack_of_memory),
         FS_TEST(test_left_over_temporary_names_are_passed_over),
+        FS_TEST(test_leftovers_of_the_dead_go_after_an_hour),
+        FS_TEST(test_leftovers_of_every_kind_of_path_go),
         FS_TEST(test_longest_names_are_written),
         FS_TEST(test_reserved_names_are_new_each_time),
         cmocka_unit_test(test_machine_facts_are_plausible),

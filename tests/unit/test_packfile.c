@@ -407,6 +407,8 @@ static void test_stale_files_go(void **state)
         { SAME "0000000000003333-2.packed.tmp.123.4", 4000, false },
         { OTHER "0000000000003334-2.packed.tmp.123.4", 4000, false },
         { OLDER "0000000000003333-2.packed.tmp.123.4", 1000, true },
+        { SAME "0000000000003333-2.packed.tmp.123.x", 99 * DAY, true },
+        { SAME "0000000000003333-2.packed.tmp.bak", 99 * DAY, true },
         /* not ours */
         { OLDER "0000000000003333-2.packed.bak", 99 * DAY, true },
         { OLDER "0000000000003333-1", 99 * DAY, true },
