@@ -237,7 +237,7 @@ zp_status os_stamp_of(const char *path, struct os_stamp *out, zp_err *err)
 
 void os_touch(const char *path)
 {
-    (void)utimensat(AT_FDCWD, path, NULL, 0);
+    (void)utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
 }
 
 bool os_real_path(const char *path, char *out, size_t room)

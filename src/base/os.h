@@ -53,7 +53,8 @@ bool os_stamp_equal(const struct os_stamp *a, const struct os_stamp *b);
 /* Whether the path, links followed, lies in the folder or deeper. What is not there yet lies where
  * the nearest folder above it does. */
 bool os_is_below(const char *path, const char *folder);
-void os_touch(const char *path); /* sets its time of change to now, where that is allowed */
+/* Sets its time of change to now, where that is allowed; of a link, its own. */
+void os_touch(const char *path);
 /* Links followed to the end; false if there is nothing of that path, or no room for it. */
 bool os_real_path(const char *path, char *out, size_t room);
 /* Names of a folder's entries as the system gives them, "." and ".." among them. */
@@ -79,6 +80,10 @@ struct os_file {
     bool unsynced;
 };
 zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err);
+/* Where the path is a link, the link itself is replaced, and what it leads to stays as it is: for
+ * names that nobody but the program chose. */
+zp_status os_file_create_over_link(struct os_file *f, const char *path, uint64_t expected_bytes,
+                                   zp_err *err);
 zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err *err);
 /* Optional, before the commit: all bytes are on the disk under f->temp and can be read there. */
 zp_status os_file_finish(struct os_file *f, zp_err *err);

@@ -50,19 +50,24 @@ static uint64_t space_left(int fd)
     return (uint64_t)vfs.f_bavail * vfs.f_frsize;
 }
 
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
 /* The path a rename must go to: links are followed, so that writing through one does not replace
- * it. */
-static zp_status final_path(const char *path, char **out, zp_err *err)
+ * it, unless that is wanted. */
+static zp_status final_path(const char *path, bool over_link, char **out, zp_err *err)
 {
     char resolved[PATH_MAX];
-    struct stat st;
-    bool link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && realpath(path, resolved) != NULL;
+    bool link = !over_link && is_link(path) && realpath(path, resolved) != NULL;
     *out = mem_strdup(MEM_META, link ? resolved : path);
     ZP_FAIL_IF(*out == NULL, err, ZP_NO_MEMORY, "%s: not enough memory for the path", path);
     return ZP_OK;
 }
 
-static zp_status check_target(const char *path, mode_t *mode, zp_err *err)
+static zp_status check_target(const char *path, bool over_link, mode_t *mode, zp_err *err)
 {
     struct stat st;
     *mode = 0;
@@ -70,6 +75,7 @@ static zp_status check_target(const char *path, mode_t *mode, zp_err *err)
     ZP_FAIL_IF(length == 0, err, ZP_BAD_INPUT, "the name of the output file is empty");
     ZP_FAIL_IF(path[length - 1] == '/', err, ZP_BAD_INPUT,
                "%s: names a folder, expected a file name", path);
+    if (over_link && is_link(path)) return ZP_OK; /* whatever it leads to */
     bool there = stat(path, &st) == 0;
     ZP_FAIL_IF(!there && errno == ENAMETOOLONG, err, ZP_BAD_INPUT, "%s: cannot be created: %s",
                path, strerror(errno)); /* the temporary name could be */
@@ -204,12 +210,13 @@ zp_status os_reserve_beside(const char *path, char **out, zp_err *err)
     return ZP_OK;
 }
 
-zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err)
+static zp_status create(struct os_file *f, const char *path, bool over_link,
+                        uint64_t expected_bytes, zp_err *err)
 {
     *f = (struct os_file){ .fd = -1 };
     mode_t mode;
-    ZP_TRY(check_target(path, &mode, err));
-    ZP_TRY(final_path(path, &f->path, err));
+    ZP_TRY(check_target(path, over_link, &mode, err));
+    ZP_TRY(final_path(path, over_link, &f->path, err));
     remove_leftovers(f->path); /* before the disk is asked for room */
     zp_status status = open_temp(f, mode, err);
     uint64_t available = status == ZP_OK ? space_left(f->fd) : UINT64_MAX;
@@ -221,6 +228,17 @@ zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_
                              bytes_in_words(available, &have));
     if (status != ZP_OK) os_file_abort(f); // O2
     return status;
+}
+
+zp_status os_file_create(struct os_file *f, const char *path, uint64_t expected_bytes, zp_err *err)
+{
+    return create(f, path, false, expected_bytes, err);
+}
+
+zp_status os_file_create_over_link(struct os_file *f, const char *path, uint64_t expected_bytes,
+                                   zp_err *err)
+{
+    return create(f, path, true, expected_bytes, err);
 }
 
 static zp_status write_failed(struct os_file *f, int code, size_t missing, zp_err *err)

@@ -9,7 +9,9 @@
  *    changes the time of its last change, which no program can set back; a file that was changed
  *    within the resolution of that time has no key yet.
  * S3 nothing here is a failure for the caller: without a side file weights are packed again.
- * S4 a side file that nobody used for 7 days goes when the next one is written. */
+ * S4 a side file that nobody used for 7 days goes when the next one is written.
+ * S5 what a link in the folder leads to is neither written, nor touched, nor removed: where it has
+ *    the name of a side file, that file takes its place. The folder itself may be a link. */
 #include "model/packfile.h"
 
 #include <assert.h>
@@ -217,7 +219,7 @@ zp_status packfile_open(struct packfile *f, const char *folder, const struct pac
         packfile_close(f);
         return status;
     }
-    if (os_seconds_since(f->map.modified) > DAY) os_touch(path); // S4
+    if (os_seconds_since(f->map.modified) > DAY) os_touch(path); // S4, S5
     /* The check touched every page. A large page costs one fault, its small ones cost 32 and
      * more. */
     uint64_t huge_pages = f->map.size / HUGE_PAGE + 1;
@@ -260,7 +262,7 @@ static void remove_stale(void *arg, const char *name)
     const struct sweep *s = arg;
     char path[PACKFILE_PATH_ROOM];
     int n = snprintf(path, sizeof path, "%s/%s", s->folder, name);
-    if (n > 0 && n < PACKFILE_PATH_ROOM && is_stale(s, name, path)) (void)remove(path);
+    if (n > 0 && n < PACKFILE_PATH_ROOM && is_stale(s, name, path)) (void)remove(path); // S5
 }
 
 static zp_status write_all(struct os_file *f, const struct packfile_key *key, const uint8_t *head,
@@ -281,7 +283,7 @@ zp_status packfile_write(const char *folder, const struct packfile_key *key, con
     ZP_FAIL_IF(!packfile_path(folder, key, path), err, ZP_BAD_INPUT,
                "the path of the cache folder is too long");
     ZP_TRY(os_make_folders(folder, err));
-    ZP_TRY(os_file_create(&file, path, head_size + key->bytes, err));
+    ZP_TRY(os_file_create_over_link(&file, path, head_size + key->bytes, err)); // S5
     uint8_t *head = mem_zalloc(MEM_META, head_size);
     if (head == NULL) {
         os_file_abort(&file);

@@ -61,6 +61,12 @@ static size_t count_files(void)
     return count;
 }
 
+static void make_old(const char *path, long age)
+{
+    struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = time(NULL) - age } };
+    assert_int_equal(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
 /* ---- reading ---- */
 
 static void test_mapped_file_shows_its_bytes(void **state)
@@ -501,6 +507,50 @@ static void test_writing_through_a_link_keeps_the_link(void **state)
     assert_content("elsewhere/real", "new");
 }
 
+static void test_a_link_may_be_replaced_itself(void **state)
+{
+    (void)state;
+    static const char *const targets[] = { "real", "folder", "nowhere", "link", "/dev/null" };
+    struct os_file f;
+    put("real", "old");
+    assert_int_equal(chmod("real", 0400), 0);
+    assert_int_equal(mkdir("folder", 0777), 0);
+    for (size_t i = 0; i < ZP_COUNT(targets); i++) {
+        struct stat st;
+        assert_int_equal(symlink(targets[i], "link"), 0);
+        assert_int_equal(os_file_create_over_link(&f, "link", 3, NULL), ZP_OK);
+        assert_int_equal(os_file_write(&f, "new", 3, NULL), ZP_OK);
+        assert_int_equal(os_file_commit(&f, NULL), ZP_OK);
+        assert_int_equal(lstat("link", &st), 0);
+        assert_true(S_ISREG(st.st_mode) && (st.st_mode & 0200));
+        assert_content("link", "new");
+        assert_content("real", "old");
+        assert_false(os_exists("nowhere"));
+        assert_int_equal(remove("link"), 0);
+    }
+    zp_err err = { 0 }; /* without a link it is os_file_create */
+    assert_int_equal(os_file_create_over_link(&f, "folder", 3, &err), ZP_BAD_INPUT);
+    assert_int_equal(os_file_create_over_link(&f, "real", 3, NULL), geteuid() ? ZP_IO : ZP_OK);
+    os_file_abort(&f);
+    assert_content("real", "old");
+}
+
+/* Not those of what it leads to. */
+static void test_touching_a_link_sets_its_own_times(void **state)
+{
+    (void)state;
+    double age;
+    put("a", "x");
+    make_old("a", 5000);
+    assert_int_equal(symlink("a", "link"), 0);
+    os_touch("link");
+    assert_true(os_file_age("a", &age) && age > 4000);
+    assert_false(os_file_age("link", &age) || os_file_age("nowhere", &age) ||
+                 os_file_age(".", &age));
+    os_touch("a");
+    assert_true(os_file_age("a", &age) && age < 1000);
+}
+
 static void test_impossible_targets_are_refused(void **state)
 {
     (void)state;
@@ -617,12 +667,6 @@ static void test_left_over_temporary_names_are_passed_over(void **state)
     assert_int_equal(os_write_file("out", "new", 3, NULL), ZP_OK);
     assert_content("out", "new");
     assert_int_equal(count_files(), 301);
-}
-
-static void make_old(const char *path, long age)
-{
-    struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = time(NULL) - age } };
-    assert_int_equal(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0);
 }
 
 static bool is_there(const char *path)
@@ -824,6 +868,8 @@ int main(void)
         FS_TEST(test_abort_leaves_the_old_file),
         FS_TEST(test_permissions_follow_umask_or_the_replaced_file),
         FS_TEST(test_writing_through_a_link_keeps_the_link),
+        FS_TEST(test_a_link_may_be_replaced_itself),
+        FS_TEST(test_touching_a_link_sets_its_own_times),
         FS_TEST(test_impossible_targets_are_refused),
         FS_TEST(test_full_disk_keeps_the_old_file_and_no_partial),
         FS_TEST(test_space_is_checked_before_writing),

@@ -272,6 +272,32 @@ static void test_what_cannot_be_replaced_is_left(void **state)
     zp_model_close(m);
 }
 
+/* Nobody loses a file to a link in the folder, least of all the model. */
+static void test_model_that_a_link_leads_to_stays(void **state)
+{
+    (void)state;
+    zp_model *m = model_at(in_folder("Q5_0"));
+    zp_engine_options o = { .n_threads = 1 };
+    float *right = compute(m, o, NULL, NULL);
+    char path[1024];
+    struct os_stamp before, after;
+    struct stat st;
+    clear_cache();
+    expect(m, o, right, false, "first");
+    assert_int_equal(side_files(path), 1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink(in_folder("Q5_0"), path), 0);
+    GOLDEN_OK(os_stamp_of(in_folder("Q5_0"), &before, err));
+    expect(m, o, right, false, "a link to the model in its place");
+    GOLDEN_OK(os_stamp_of(in_folder("Q5_0"), &after, err));
+    assert_true(os_stamp_equal(&before, &after));
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISREG(st.st_mode));
+    expect(m, o, right, true, "after it");
+    free(right);
+    zp_model_close(m);
+}
+
 static void test_engines_do_without_a_folder(void **state)
 {
     (void)state;
@@ -490,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_layout_is_that_of_its_number),
         cmocka_unit_test(test_damaged_files_are_replaced),
         cmocka_unit_test(test_what_cannot_be_replaced_is_left),
+        cmocka_unit_test(test_model_that_a_link_leads_to_stays),
         cmocka_unit_test(test_engines_do_without_a_folder),
         cmocka_unit_test(test_changed_models_are_packed_anew),
         cmocka_unit_test(test_models_in_memory_have_no_side_file),

@@ -120,6 +120,13 @@ static void clear_folder(void)
     os_list_free(names, n);
 }
 
+/* Gives a file of the folder, or a link itself, an age in seconds. */
+static void make_old(const char *path, long age)
+{
+    struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = time(NULL) - age } };
+    assert_int_equal(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
 /* ---- reading what was written ---------------------------------------------------------------- */
 
 static void test_what_is_written_is_read(void **state)
@@ -375,14 +382,118 @@ static void test_two_writers_and_a_reader(void **state)
     assert_int_equal(temporary, 0);
 }
 
-/* ---- stale files ----------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
-/* Gives a file of the folder an age in seconds. */
-static void make_old(const char *path, long age)
+/* A file beside the cache that nobody may change: "precious", 9 days old. */
+static void put_precious(void)
 {
-    struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = time(NULL) - age } };
-    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    FINE(os_write_file(in_folder("precious"), "precious", 8, err));
+    make_old(in_folder("precious"), 9 * 86400);
 }
+
+static void check_precious(const char *when)
+{
+    struct buffer b = buffer_with_max(MEM_META, 1 << 24);
+    double age;
+    FINE(os_read_file(in_folder("precious"), &b, err));
+    if (b.size != 8 || memcmp(b.data, "precious", 8) != 0) fail_msg("%s: it was written to", when);
+    if (!os_file_age(in_folder("precious"), &age) || age < 8 * 86400)
+        fail_msg("%s: it was touched", when);
+    buffer_free(&b);
+}
+
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+static void test_links_are_replaced_and_not_followed(void **state)
+{
+    (void)state;
+    clear_folder();
+    put_precious();
+    assert_int_equal(mkdir(in_folder("some folder"), 0777), 0);
+    assert_int_equal(mkfifo(in_folder("some pipe"), 0666), 0);
+    const char *const targets[] = { "precious", in_folder("precious"), "some folder", "some pipe",
+                                    "nowhere",  "/dev/null",           path_of(&key) };
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        assert_int_equal(symlink(targets[i], path_of(&key)), 0);
+        assert_false(reads(&key, NULL));
+        write_side_file(&key);
+        assert_false(is_link(path_of(&key)));
+        assert_true(reads(&key, NULL));
+        assert_int_equal(unlink(path_of(&key)), 0);
+        check_precious(targets[i]);
+    }
+    assert_false(os_exists(in_folder("nowhere")));
+    assert_int_equal(link(in_folder("precious"), path_of(&key)), 0); /* a second name of the file */
+    write_side_file(&key);
+    assert_true(reads(&key, NULL));
+    check_precious("hard link");
+    assert_int_equal(rmdir(in_folder("some folder")), 0);
+}
+
+/* A whole side file may be read through a link; its times are those of another folder's file. */
+static void test_what_is_read_through_a_link_is_not_touched(void **state)
+{
+    (void)state;
+    double age;
+    clear_folder();
+    write_side_file(&key);
+    assert_int_equal(rename(path_of(&key), in_folder("elsewhere")), 0);
+    make_old(in_folder("elsewhere"), 3 * 86400);
+    assert_int_equal(symlink("elsewhere", path_of(&key)), 0);
+    assert_true(reads(&key, NULL));
+    assert_true(os_file_age(in_folder("elsewhere"), &age) && age > 2 * 86400);
+}
+
+/* Stale names that are none of our files: links, folders, pipes. */
+static void test_sweeping_leaves_links_alone(void **state)
+{
+    (void)state;
+    static const char *const stale[] = {
+        "0000000000001111-0000000000002221-0000000000003333-2.packed",
+        "0000000000001111-0000000000002222-0000000000003333-1.packed",
+        "0000000000001112-0000000000002221-0000000000003334-2.packed",
+        "0000000000001111-0000000000002222-0000000000003333-2.packed.tmp.123.4",
+        "0000000000001112-0000000000002221-0000000000003334-2.packed.tmp.123.4",
+    };
+    clear_folder();
+    put_precious();
+    for (int kind = 0; kind < 4; kind++) {
+        for (size_t i = 0; i < sizeof stale / sizeof *stale; i++) {
+            const char *path = in_folder(stale[i]);
+            int made = kind == 0   ? symlink("precious", path)
+                       : kind == 1 ? symlink("nowhere", path)
+                       : kind == 2 ? mkdir(path, 0777)
+                                   : mkfifo(path, 0666);
+            assert_int_equal(made, 0);
+            make_old(path, 9 * 86400);
+        }
+        write_side_file(&key);
+        assert_true(reads(&key, NULL));
+        for (size_t i = 0; i < sizeof stale / sizeof *stale; i++)
+            if (remove(in_folder(stale[i])) != 0) fail_msg("kind %d: %s has gone", kind, stale[i]);
+        check_precious("sweep");
+    }
+}
+
+static void test_folder_may_be_a_link(void **state)
+{
+    (void)state;
+    struct packfile f;
+    clear_folder();
+    assert_int_equal(symlink(folder, in_folder("door")), 0);
+    FINE(packfile_write(in_folder("door"), &key, packed, pool, err));
+    assert_true(is_link(in_folder("door")));
+    FINE(packfile_open(&f, in_folder("door"), &key, pool, err));
+    packfile_close(&f);
+    assert_true(reads(&key, NULL));
+    assert_int_equal(unlink(in_folder("door")), 0);
+}
+
+/* ---- stale files ----------------------------------------------------------------------------- */
 
 static void test_stale_files_go(void **state)
 {
@@ -458,6 +569,10 @@ int main(void)
         cmocka_unit_test(test_folders_are_made),
         cmocka_unit_test(test_kill_leaves_a_whole_file_or_none),
         cmocka_unit_test(test_two_writers_and_a_reader),
+        cmocka_unit_test(test_links_are_replaced_and_not_followed),
+        cmocka_unit_test(test_what_is_read_through_a_link_is_not_touched),
+        cmocka_unit_test(test_sweeping_leaves_links_alone),
+        cmocka_unit_test(test_folder_may_be_a_link),
         cmocka_unit_test(test_stale_files_go),
         cmocka_unit_test(test_use_keeps_a_file),
     };
