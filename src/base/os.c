@@ -70,8 +70,7 @@ zp_status os_map_file(struct os_map *map, const char *path, zp_err *err)
         code = errno;
     }
     close(fd);
-    ZP_FAIL_IF(size == 0, err, ZP_BAD_FILE, "%s: is empty (0 bytes): the download may have failed",
-               path);
+    ZP_FAIL_IF(size == 0, err, ZP_BAD_FILE, "%s: is empty (0 bytes)", path);
     ZP_FAIL_IF(data == MAP_FAILED, err, code == ENOMEM ? ZP_NO_MEMORY : ZP_IO,
                "%s: cannot be mapped: %s", path, strerror(code));
     *map = (struct os_map){ .data = data,

@@ -15,7 +15,8 @@ struct os_map {
      * were when it was mapped: nanoseconds since 1970. */
     int64_t modified, changed;
 };
-/* Maps a regular file read-only. Folder, missing, empty or unreadable: error that says which. */
+/* Maps a regular file read-only. Folder, missing, empty (ZP_BAD_FILE) or unreadable: error that
+ * says which. */
 zp_status os_map_file(struct os_map *map, const char *path, zp_err *err);
 void os_unmap(struct os_map *map);
 /* advise: in large pages, where the file system has them */

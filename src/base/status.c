@@ -59,12 +59,23 @@ zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, c
     return code;
 }
 
-void status_add_path(zp_err *err, const char *path)
+/* Three texts, which may be the message itself. */
+static void set_message(zp_err *err, const char *a, const char *b, const char *c)
 {
     char text[sizeof err->message];
-    if (err == NULL || err->code == ZP_OK || strstr(err->message, path) != NULL) return;
-    memcpy(text, err->message, sizeof text);
-    int wanted = snprintf(err->message, sizeof err->message, "%s: %s", path, text);
+    int wanted = snprintf(text, sizeof text, "%s%s%s", a, b, c);
+    memcpy(err->message, text, sizeof text);
     if (wanted >= (int)sizeof err->message)
         err->message[utf8_complete_prefix(err->message, sizeof err->message - 1)] = '\0';
+}
+
+void status_add_path(zp_err *err, const char *path)
+{
+    if (err == NULL || err->code == ZP_OK || strstr(err->message, path) != NULL) return;
+    set_message(err, path, ": ", err->message);
+}
+
+void status_add_hint(zp_err *err, const char *text)
+{
+    if (err != NULL && err->code != ZP_OK) set_message(err, err->message, text, "");
 }

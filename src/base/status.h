@@ -14,6 +14,9 @@ zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, c
 /* Puts "path: " before the text of a failure that does not name its file; err may be NULL. */
 void status_add_path(zp_err *err, const char *path);
 
+/* Puts the text behind that of a failure; err may be NULL. */
+void status_add_hint(zp_err *err, const char *text);
+
 /* The code is returned here, not through the call: the compiler then sees that a failure is never
  * ZP_OK, and that what a successful call fills is filled. */
 #define ZP_FAIL(err, code, ...)                                               \

@@ -455,7 +455,9 @@ static zp_status map_shard(struct gguf *g, const char *path, struct os_map **out
     ZP_FAIL_IF(maps == NULL, err, ZP_NO_MEMORY, "not enough memory for %u files", g->n_maps + 1);
     g->maps = maps;
     maps[g->n_maps] = (struct os_map){0};
-    ZP_TRY(os_map_file(&maps[g->n_maps], path, err));
+    zp_status status = os_map_file(&maps[g->n_maps], path, err);
+    if (status == ZP_BAD_FILE) status_add_hint(err, ": the download may have failed"); /* empty */
+    ZP_TRY(status);
     *out = &maps[g->n_maps++];
     return ZP_OK;
 }

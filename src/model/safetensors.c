@@ -212,7 +212,9 @@ static zp_status map_part(struct safetensors *s, const char *path, zp_err *err)
     s->maps = maps;
     struct os_map *map = &maps[s->n_maps];
     *map = (struct os_map){0};
-    ZP_TRY(os_map_file(map, path, err));
+    zp_status status = os_map_file(map, path, err);
+    if (status == ZP_BAD_FILE) status_add_hint(err, ": the download may have failed"); /* empty */
+    ZP_TRY(status);
     s->n_maps++;
     return read_part(s, map->data, map->size, path, s->n_maps - 1, err);
 }

@@ -419,8 +419,10 @@ zp_status zp_seq_restore(zp_seq **out, zp_engine *e, const char *path, zp_err *e
 {
     struct os_map map;
     *out = NULL;
-    ZP_TRY(os_map_file(&map, path, err));
-    zp_status status = snapshot_restore(out, e, map.data, map.size, path, err);
+    zp_status status = os_map_file(&map, path, err);
+    if (status == ZP_BAD_FILE) status_add_hint(err, ": it was cut" AGAIN); /* empty */
+    ZP_TRY(status);
+    status = snapshot_restore(out, e, map.data, map.size, path, err);
     if (status == ZP_OK) seq_keep_prefix(*out);
     os_unmap(&map);
     return status;

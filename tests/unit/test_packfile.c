@@ -206,6 +206,11 @@ static void test_other_lengths_are_seen(void **state)
         assert_int_equal(truncate(path_of(&key), sizes[i]), 0);
         if (reads(&key, "bytes")) fail_msg("%ld bytes", sizes[i]);
     }
+    zp_err err = { 0 }; /* nothing was downloaded */
+    struct packfile f;
+    assert_int_equal(truncate(path_of(&key), 0), 0);
+    assert_int_equal(packfile_open(&f, folder, &key, pool, &err), ZP_BAD_FILE);
+    assert_string_equal(strrchr(err.message, ':'), ": is empty (0 bytes)");
 }
 
 /* A head that is whole but says something else: the hash is right, the fields must be looked at. */

@@ -420,7 +420,9 @@ static void test_files_that_are_none(void **state)
     assert_int_equal(zp_seq_restore(&s, f.e, folder, NULL), ZP_BAD_INPUT);
     assert_int_equal(zp_seq_restore(&s, f.e, "/dev/null", NULL), ZP_BAD_INPUT);
     GOLDEN_OK(os_write_file(in_folder("empty"), "", 0, err));
-    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("empty"), NULL), ZP_BAD_FILE);
+    zp_err why = { 0 };
+    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("empty"), &why), ZP_BAD_FILE);
+    assert_non_null(strstr(why.message, "is empty (0 bytes): it was cut; delete it"));
     GOLDEN_OK(os_write_file(in_folder("text"), "hello", 5, err));
     assert_int_equal(zp_seq_restore(&s, f.e, in_folder("text"), NULL), ZP_BAD_FILE);
     assert_null(s);

@@ -132,10 +132,28 @@ static void test_a_path_is_put_before_once_and_cut_at_a_character(void **state)
     }
 }
 
+static void test_a_hint_is_put_behind_and_cut_at_a_character(void **state)
+{
+    (void)state;
+    zp_err err = { 0 };
+    status_add_hint(NULL, ": try again");
+    status_add_hint(&err, ": try again"); /* nothing failed */
+    assert_string_equal(err.message, "");
+    fail_with(&err, ZP_BAD_FILE, "abc");
+    status_add_hint(&err, ": try again");
+    assert_string_equal(err.message, "found abc, expected nothing: try again");
+    assert_int_equal(err.code, ZP_BAD_FILE);
+    memset(err.message, 'x', sizeof err.message - 2);
+    err.message[sizeof err.message - 2] = '\0';
+    status_add_hint(&err, "\xc3\xa4");
+    assert_int_equal(strlen(err.message), sizeof err.message - 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_path_is_put_before_once_and_cut_at_a_character),
+        cmocka_unit_test(test_a_hint_is_put_behind_and_cut_at_a_character),
         cmocka_unit_test(test_exit_codes_are_those_of_the_manual),
         cmocka_unit_test(test_every_status_has_its_name_and_text),
         cmocka_unit_test(test_first_failure_wins),
