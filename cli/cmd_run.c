@@ -20,8 +20,8 @@ static zp_status check_mode(const struct generation *g, const zp_seq_info *saved
                     path, modes[saved->mode], modes[own.mode], modes[saved->mode]);
 }
 
-/* The saved sequence, cut to the *reused tokens it shares with the prompt but its last, becomes the
- * run's. One that cannot be cut (windows dropped those keys) is of no use. */
+/* The *reused tokens that the saved sequence shares with the prompt but its last become the run's
+ * sequence. Tokens that were computed behind others are left out. */
 static zp_status restore_prompt(struct generation *g, const char *path, const int32_t *ids,
                                 size_t n, size_t *reused)
 {
@@ -29,14 +29,11 @@ static zp_status restore_prompt(struct generation *g, const char *path, const in
     zp_seq_info info;
     if (access(path, F_OK) != 0)
         return ZP_OK;
-    CLI_TRY(zp_seq_restore(&saved, g->engine, path, &g->c->err));
+    CLI_TRY(zp_seq_restore(&saved, g->engine, path, ids, n - 1, &g->c->err));
     zp_seq_describe(saved, &info);
-    size_t k = 0;
-    while (k < info.n_exact && k + 1 < n && info.ids[k] == ids[k])
-        k++;
     zp_status st = check_mode(g, &info, path);
-    if (st == ZP_OK && zp_seq_truncate(saved, (uint32_t)k, NULL) == ZP_OK) {
-        *reused = k;
+    if (st == ZP_OK && zp_seq_truncate(saved, info.n_exact, NULL) == ZP_OK) {
+        *reused = info.n_exact;
         zp_seq *fresh = g->seq;
         g->seq = saved;
         saved = fresh;

@@ -214,8 +214,12 @@ ZP_API zp_status zp_seq_append_pages(zp_seq *to, const zp_seq *from, uint32_t fi
 ZP_API zp_status zp_seq_save(const zp_seq *s, const char *path, zp_err *err);
 /* A new sequence that goes on where the saved one stood, with its mode, offset and salt: the same
  * bits, in any engine of the same model, KV type, exact flag and kernel level (ZP_BAD_INPUT in
- * others). A damaged file is refused (ZP_BAD_FILE). */
-ZP_API zp_status zp_seq_restore(zp_seq **out, zp_engine *e, const char *path, zp_err *err);
+ * others). A damaged file is refused (ZP_BAD_FILE).
+ * With ids (n): as if it were truncated to the beginning that it shares with them; what is behind
+ * that is not read, and needs no room. Where windows have given back what that beginning needs, and
+ * where nothing is shared, the sequence is empty. ids NULL: all of it. */
+ZP_API zp_status zp_seq_restore(zp_seq **out, zp_engine *e, const char *path, const int32_t *ids,
+                                size_t n, zp_err *err);
 
 typedef enum zp_want { ZP_WANT_NONE, ZP_WANT_LAST, ZP_WANT_ALL } zp_want;
 typedef struct zp_item {

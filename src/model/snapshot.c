@@ -2,7 +2,7 @@
  * Owns: nothing. Does not know: how pages are computed, or what the ids mean.
  * Threads: the engine's caller; hashes are computed by all workers.
  * S1 nothing of a file is used before its hashes were checked, and nothing is allocated by its word
- *    beyond the file's size (I7).
+ *    beyond the file's size (I7). Pages behind the beginning that is wanted are not looked at.
  * S2 a restored sequence goes on with the bits of the saved one (I1): whatever they depend on
  *    stands in the header and is the engine's. SNAPSHOT_VERSION is raised when a tile's layout
  *    changes. */
@@ -198,6 +198,12 @@ zp_status zp_seq_save(const zp_seq *s, const char *path, zp_err *err)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
+/* What is taken of a file: all, or a beginning. */
+struct taken {
+    uint32_t length, n_pending; /* tokens with keys, tokens behind them without */
+    size_t n_pages, n_open;
+};
+
 /* A file whose tables are whole. */
 struct snapshot {
     const char *name;
@@ -207,6 +213,7 @@ struct snapshot {
     const uint64_t *hashes; /* (n_pages + n_open) */
     const uint32_t *from;   /* (n_heads) */
     const int32_t *ids;     /* (length + n_pending) */
+    struct taken taken;
 };
 
 #define AGAIN "; delete it to have the tokens computed again"
@@ -285,12 +292,10 @@ static zp_status check_sizes(struct snapshot *f, const struct zp_engine *e, zp_e
     const struct snapshot_header *h = &f->h;
     const struct kvcache *c = &e->kv;
     uint64_t n_ids = (uint64_t)h->length + h->n_pending;
-    ZP_FAIL_IF(n_ids > e->options.n_ctx, err, ZP_BAD_INPUT,
-               "%s: holds %llu tokens, the context %u; raise --ctx-size", f->name,
-               (unsigned long long)n_ids, e->options.n_ctx);
     bool pending = h->n_pending < KERN_TILE &&
                    (h->n_pending == 0 || (c->form == KV_Q8 && h->length % KERN_TILE == 0));
-    bool counts = h->n_pages <= (uint64_t)c->n_heads * kvcache_tiles(c, h->length) &&
+    bool counts = n_ids <= INT32_MAX &&
+                  h->n_pages <= (uint64_t)c->n_heads * kvcache_tiles(c, h->length) &&
                   h->n_open == count_open(c, h->length);
     struct page_list p = { NULL, counts ? h->n_pages : 0, counts ? h->n_open : 0, h->page_bytes,
                            h->open_bytes };
@@ -336,93 +341,164 @@ static zp_status check_values(const struct snapshot *f, const struct zp_engine *
 
 /* ---- restoring ------------------------------------------------------------------------------- */
 
+/* The tiles of a head that the file has. */
+static struct head_tiles tiles_in(const struct snapshot *f, const struct kvcache *c, uint32_t head)
+{
+    return tiles_of(c, head, f->h.length, f->from[head]);
+}
+
+static bool has_tile(struct head_tiles t, uint32_t i)
+{
+    return i < t.end && (i < t.sinks || i >= t.from);
+}
+
+/* Whether the file has all that a query at this length may read. */
+static bool has_reach(const struct snapshot *f, const struct kvcache *c, uint32_t length)
+{
+    uint32_t end = kvcache_tiles(c, length);
+    for (uint32_t h = 0; h < c->n_heads; h++)
+        for (uint32_t i = kvcache_reach(c, h, length).first; i < end; i++)
+            if (!has_tile(tiles_in(f, c, h), i)) return false;
+    return true;
+}
+
+/* The beginning shared with ids (n), as zp_seq_truncate would leave it; all without ids. */
+static void choose(struct snapshot *f, const struct kvcache *c, const int32_t *ids, size_t n)
+{
+    const struct kv_table whole = { .length = f->h.length };
+    uint32_t all = f->h.length + f->h.n_pending, shared = ids ? 0 : all;
+    while (ids && shared < n && shared < all && ids[shared] == f->ids[shared]) shared++;
+    uint32_t cut = kv_table_cut(&whole, c, shared < whole.length ? shared : whole.length);
+    if (ids && !has_reach(f, c, cut)) shared = cut = 0;
+    f->taken = (struct taken){ .length = cut,
+                               .n_pending = shared - cut,
+                               .n_open = count_open(c, cut) };
+    for (uint32_t h = 0; h < c->n_heads; h++)
+        for (uint32_t i = 0; i < kvcache_tiles(c, cut); i++)
+            f->taken.n_pages += has_tile(tiles_in(f, c, h), i);
+}
+
+static zp_status check_room(const struct snapshot *f, const struct zp_engine *e, zp_err *err)
+{
+    uint32_t n = f->taken.length + f->taken.n_pending;
+    ZP_FAIL_IF(n > e->options.n_ctx, err, ZP_BAD_INPUT,
+               "%s: holds %u tokens, the context %u; raise --ctx-size", f->name, n,
+               e->options.n_ctx);
+    ZP_TRY(pagepool_check(&e->kv.pages, f->taken.n_pages, err));
+    return pagepool_check(&e->kv.open, f->taken.n_open, err);
+}
+
 struct copy_job {
     const struct snapshot *f;
     const struct page_list *pages;
-    atomic_size_t bad; /* a page whose hash is wrong, or SIZE_MAX */
+    const size_t *from; /* their numbers in the file */
+    atomic_size_t bad;  /* number of a page whose hash is wrong, or SIZE_MAX */
 };
+
+static size_t place_in_file(const struct snapshot *f, size_t page)
+{
+    const struct page_list all = { NULL, f->h.n_pages, f->h.n_open, f->h.page_bytes,
+                                   f->h.open_bytes };
+    return f->h.payload_at + page_place(&all, page);
+}
 
 /* A page is hashed where it will be used, so that nothing can change between. */
 static void copy_pages(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct copy_job *job = arg;
     const struct page_list *p = job->pages;
-    const uint8_t *payload = job->f->data + job->f->h.payload_at;
     size_t i, end;
     pool_share(p->n_pages + p->n_open, 1, thread, n_threads, &i, &end);
     for (; i < end; i++) {
         void *to = (void *)(uintptr_t)p->at[i]; /* own: nobody else has it yet (K1) */
-        memcpy(to, payload + page_place(p, i), page_size(p, i));
-        if (hash_xxh64(to, page_size(p, i), 0) != job->f->hashes[i]) atomic_store(&job->bad, i);
+        size_t from = job->from[i];
+        memcpy(to, job->f->data + place_in_file(job->f, from), page_size(p, i));
+        if (hash_xxh64(to, page_size(p, i), 0) != job->f->hashes[from])
+            atomic_store(&job->bad, from);
     }
 }
 
-/* Pages for all that the file holds; there are enough. */
-static void take_pages(zp_seq *s, const struct snapshot *f)
+/* Pages for what is taken, of which there are enough, and where each comes from. */
+static void take_pages(zp_seq *s, const struct snapshot *f, struct page_list *p, size_t *from)
 {
     struct kvcache *c = &s->engine->kv;
     struct kv_table *t = &s->kv;
-    t->length = f->h.length;
+    size_t n = 0, page = 0;
+    t->length = f->taken.length;
     for (uint32_t h = 0; h < c->n_heads; h++) {
-        struct head_tiles tiles = tiles_of(c, h, t->length, f->from[h]);
-        for (uint32_t i = 0; i < tiles.end; i++)
-            if (i < tiles.sinks || i >= tiles.from)
-                kv_table_take(t, c, h, i);
-        if (f->h.n_open) t->open[h] = pagepool_take(&c->open, NULL, 1);
+        struct head_tiles tiles = tiles_in(f, c, h);
+        for (uint32_t i = 0; i < tiles.end; i++) {
+            if (!has_tile(tiles, i)) continue;
+            size_t number = page++;
+            if (i >= kvcache_tiles(c, t->length)) continue;
+            kv_table_take(t, c, h, i);
+            from[n] = number;
+            p->at[n++] = t->k[kv_table_at(t, h, i)];
+        }
+    }
+    for (uint32_t h = 0; h < p->n_open; h++) {
+        t->open[h] = pagepool_take(&c->open, NULL, 1);
+        from[n] = f->h.n_pages + h;
+        p->at[n++] = t->open[h];
     }
 }
 
-static zp_status fill(zp_seq *s, const struct snapshot *f, struct page_list *p, zp_err *err)
+static zp_status fill(zp_seq *s, const struct snapshot *f, struct page_list *p, size_t **from,
+                      zp_err *err)
 {
-    const struct snapshot_header *h = &f->h;
-    *p = (struct page_list){ NULL, h->n_pages, h->n_open, h->page_bytes, h->open_bytes };
-    ZP_ALLOC(p->at, MEM_SCRATCH, h->n_pages + h->n_open, err, "the list of pages to restore");
-    prefix_make_room(&s->engine->kv.prefix, &s->engine->kv, h->n_pages);
-    take_pages(s, f);
-    list_pages(p, &s->kv, &s->engine->kv, f->from);
-    struct copy_job job = { .f = f, .pages = p };
+    const struct taken *t = &f->taken;
+    *p = (struct page_list){ NULL, t->n_pages, t->n_open, f->h.page_bytes, f->h.open_bytes };
+    ZP_ALLOC(p->at, MEM_SCRATCH, t->n_pages + t->n_open, err, "the list of pages to restore");
+    ZP_ALLOC(*from, MEM_SCRATCH, t->n_pages + t->n_open, err, "the list of pages to restore");
+    prefix_make_room(&s->engine->kv.prefix, &s->engine->kv, t->n_pages);
+    take_pages(s, f, p, *from);
+    struct copy_job job = { .f = f, .pages = p, .from = *from };
     atomic_init(&job.bad, SIZE_MAX);
     pool_run(s->engine->pool, copy_pages, &job);
     size_t bad = atomic_load(&job.bad);
     ZP_FAIL_IF(bad != SIZE_MAX, err, ZP_BAD_FILE,
-               "%s: page %zu of %zu, at byte %llu, is damaged" AGAIN, f->name, bad,
-               p->n_pages + p->n_open, (unsigned long long)(h->payload_at + page_place(p, bad)));
-    memcpy(s->ids, f->ids, ((size_t)h->length + h->n_pending) * sizeof *s->ids);
-    s->n_pending = h->n_pending;
-    s->moved_at = h->moved_at;
+               "%s: page %zu of %llu, at byte %zu, is damaged" AGAIN, f->name, bad,
+               (unsigned long long)(f->h.n_pages + f->h.n_open), place_in_file(f, bad));
+    memcpy(s->ids, f->ids, ((size_t)t->length + t->n_pending) * sizeof *s->ids);
+    s->n_pending = t->n_pending;
+    s->moved_at = f->h.moved_at < t->length ? f->h.moved_at : NEVER_MOVED;
     return ZP_OK;
 }
 
 zp_status snapshot_restore(zp_seq **out, zp_engine *e, const void *data, size_t size,
-                           const char *name, zp_err *err)
+                           const char *name, const int32_t *ids, size_t n, zp_err *err)
 {
     struct snapshot f = { .name = name, .data = data, .size = size };
     struct page_list pages = { 0 };
+    size_t *from = NULL;
     *out = NULL;
     ZP_TRY(check_whole(&f, err));
     ZP_TRY(check_engine(&f, e, err));
     ZP_TRY(check_sizes(&f, e, err));
     ZP_TRY(check_values(&f, e, err));
-    ZP_TRY(pagepool_check(&e->kv.pages, f.h.n_pages, err));
-    ZP_TRY(pagepool_check(&e->kv.open, f.h.n_open, err));
+    choose(&f, &e->kv, ids, n);
+    ZP_TRY(check_room(&f, e, err));
     const zp_seq_options o = { (zp_mode)f.h.mode, f.h.offset, f.h.salt };
     ZP_TRY(seq_open(out, e, &o, err));
-    zp_status status = fill(*out, &f, &pages, err);
+    zp_status status = fill(*out, &f, &pages, &from, err);
     mem_free(pages.at);
+    mem_free(from);
     if (status == ZP_OK) return ZP_OK;
     zp_seq_close(*out);
     *out = NULL;
     return status;
 }
 
-zp_status zp_seq_restore(zp_seq **out, zp_engine *e, const char *path, zp_err *err)
+zp_status zp_seq_restore(zp_seq **out, zp_engine *e, const char *path, const int32_t *ids,
+                         size_t n, zp_err *err)
 {
     struct os_map map;
     *out = NULL;
+    ZP_FAIL_IF(!ids && n, err, ZP_USAGE, "the ids are missing");
     zp_status status = os_map_file(&map, path, err);
     if (status == ZP_BAD_FILE) status_add_hint(err, ": it was cut" AGAIN); /* empty */
     ZP_TRY(status);
-    status = snapshot_restore(out, e, map.data, map.size, path, err);
+    status = snapshot_restore(out, e, map.data, map.size, path, ids, n, err);
     if (status == ZP_OK) seq_keep_prefix(*out);
     os_unmap(&map);
     return status;

@@ -29,6 +29,6 @@ struct snapshot_header {
 
 /* zp_seq_restore of a file's bytes. name: for messages. */
 zp_status snapshot_restore(zp_seq **out, zp_engine *e, const void *data, size_t size,
-                           const char *name, zp_err *err);
+                           const char *name, const int32_t *ids, size_t n, zp_err *err);
 
 #endif

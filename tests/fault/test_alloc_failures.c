@@ -297,8 +297,21 @@ static zp_status call_save(struct fixture *f, zp_err *why)
 static zp_status call_restore(struct fixture *f, zp_err *why)
 {
     zp_seq *s = NULL;
-    zp_status status = zp_seq_restore(&s, f->e, in_folder("saved"), why);
+    zp_status status = zp_seq_restore(&s, f->e, in_folder("saved"), NULL, 0, why);
     if (status != ZP_OK) assert_null(s);
+    zp_seq_close(s);
+    return status;
+}
+
+static zp_status call_restore_beginning(struct fixture *f, zp_err *why)
+{
+    zp_seq *s = NULL;
+    zp_seq_info saved;
+    zp_seq_describe(f->s, &saved);
+    zp_status status =
+        zp_seq_restore(&s, f->e, in_folder("saved"), saved.ids, saved.length / 2, why);
+    if (status == ZP_OK) assert_int_equal(zp_seq_length(s), saved.length / 2);
+    else assert_null(s);
     zp_seq_close(s);
     return status;
 }
@@ -310,6 +323,7 @@ static void check_snapshots(struct fixture *f)
     f->folder = folder;
     check_call(f, "zp_seq_save", call_save, 5);
     check_call(f, "zp_seq_restore", call_restore, 5);
+    check_call(f, "zp_seq_restore, beginning", call_restore_beginning, 5);
     f->folder = NULL;
     assert_int_equal(f->e->kv.pages.n_free, n_free);
 }

@@ -1,7 +1,8 @@
 /* fuzz_snapshot.c: changes to a saved sequence of a small model, which is then restored and goes
  * on.
- * Input: a byte whose lowest bit says whether the header's hash is made right again, a byte that
- * cuts the file when it is not 0, then changes of 3 bytes each: place (little-endian), value. */
+ * Input: a byte whose lowest bit says whether the header's hash is made right again, and the
+ * others, when they are not 0, how much of the tokens is wanted; a byte that cuts the file when it
+ * is not 0; then changes of 3 bytes each: place (little-endian), value. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 enum { N_TOKENS = 150, CTX = 200 };
 
 static zp_engine *engine;
+static int32_t ids[N_TOKENS];
 static uint8_t *saved;
 static size_t saved_size;
 
@@ -25,7 +27,6 @@ static void must(bool good)
 static void open_once(void)
 {
     static zp_model *model;
-    int32_t ids[N_TOKENS];
     zp_seq *s = NULL;
     char *path = NULL;
     struct buffer b = buffer_with_max(MEM_META, 1 << 20);
@@ -79,7 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (at < kept) file[at] = data[i + 2];
     }
     if (data[0] & 1 && kept >= sizeof(struct snapshot_header)) seal(file, kept);
-    if (snapshot_restore(&s, engine, file, kept, "input", &err) == ZP_OK) go_on(s);
+    size_t n = (size_t)N_TOKENS * (data[0] >> 1) / 127;
+    if (snapshot_restore(&s, engine, file, kept, "input", n ? ids : NULL, n, &err) == ZP_OK)
+        go_on(s);
     free(file);
     must(engine->kv.pages.n_free == engine->kv.pages.n_pages);
     must(engine->kv.open.n_free == engine->kv.open.n_pages);

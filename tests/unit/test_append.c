@@ -166,7 +166,7 @@ static zp_seq *through_a_file(zp_engine *e, const zp_seq *s)
 {
     zp_seq *out = NULL;
     GOLDEN_OK(zp_seq_save(s, in_folder("saved"), err));
-    GOLDEN_OK(zp_seq_restore(&out, e, in_folder("saved"), err));
+    GOLDEN_OK(zp_seq_restore(&out, e, in_folder("saved"), NULL, 0, err));
     return out;
 }
 
@@ -190,6 +190,11 @@ static void check_marks(zp_kv_type kv)
         GOLDEN_OK(zp_seq_fork(&other, s, cuts[i], err));
         assert_int_equal(info_of(other).n_exact, marked ? A : cuts[i]);
         zp_seq *copy = through_a_file(e, other);
+        assert_int_equal(info_of(copy).n_exact, marked ? A : cuts[i]);
+        zp_seq_close(copy);
+        zp_seq_close(through_a_file(e, s));
+        GOLDEN_OK(zp_seq_restore(&copy, e, in_folder("saved"), info_of(s).ids, cuts[i], err));
+        assert_int_equal(info_of(copy).length, cuts[i]);
         assert_int_equal(info_of(copy).n_exact, marked ? A : cuts[i]);
         zp_seq_close(copy);
         zp_seq_close(other);

@@ -305,7 +305,7 @@ static void step_cut(struct world *w, size_t i, zp_seq **fork)
 static void step_copy(struct world *w, size_t i, size_t k)
 {
     GOLDEN_OK(zp_seq_save(w->seqs[i], in_folder("saved"), err));
-    zp_status status = zp_seq_restore(&w->seqs[k], w->e, in_folder("saved"), NULL);
+    zp_status status = zp_seq_restore(&w->seqs[k], w->e, in_folder("saved"), NULL, 0, NULL);
     if (status != ZP_OK) assert_int_equal(status, ZP_NO_MEMORY);
     w->stream[k] = w->stream[i];
 }
@@ -461,7 +461,7 @@ static zp_seq *restored_alone(zp_engine *e, const char *path)
     struct os_map map;
     zp_seq *s = NULL;
     GOLDEN_OK(os_map_file(&map, path, err));
-    GOLDEN_OK(snapshot_restore(&s, e, map.data, map.size, path, err));
+    GOLDEN_OK(snapshot_restore(&s, e, map.data, map.size, path, NULL, 0, err));
     os_unmap(&map);
     return s;
 }
@@ -515,7 +515,7 @@ static void test_restored_tiles_are_found(void **state)
     append(other, s, ids, N - 10);
     GOLDEN_OK(zp_seq_save(s, in_folder("saved"), err));
     zp_seq_close(s);
-    GOLDEN_OK(zp_seq_restore(&s, e, in_folder("saved"), err));
+    GOLDEN_OK(zp_seq_restore(&s, e, in_folder("saved"), NULL, 0, err));
     assert_int_equal(shared_with(e, (zp_seq_options){ .salt = 7 }, ids, N), 256);
     zp_seq_close(s);
     assert_int_equal(shared_with(e, (zp_seq_options){ .salt = 7 }, ids, N), 256);

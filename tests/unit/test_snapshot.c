@@ -1,5 +1,6 @@
 /* test_snapshot.c: saved sequences go on with the same bits; files that are damaged, hostile or of
- * another engine are refused, and nothing stays behind. Bits of more models: test_same_bits. */
+ * another engine are refused, nothing stays behind, and a beginning needs no more than its own.
+ * Bits of more models: test_same_bits. */
 #include "same_bits.h"
 
 #include <stddef.h>
@@ -85,7 +86,7 @@ static void refuse_in(zp_engine *e, struct fixture *f, size_t size, zp_status co
     uint8_t *copy = malloc(size ? size : 1); /* so that a sanitizer sees what is read past it */
     assert_non_null(copy);
     memcpy(copy, f->data, size);
-    zp_status status = snapshot_restore(&s, e, copy, size, "file", &err);
+    zp_status status = snapshot_restore(&s, e, copy, size, "file", NULL, 0, &err);
     free(copy);
     if (status != code || !strstr(err.message, part))
         fail_msg("%s: '%s' lacks '%s'", zp_status_name(status), err.message, part);
@@ -131,7 +132,7 @@ static void check_damage(const char *name, zp_kv_type kv)
     refuse_in(f.e, &f, f.size + 1, ZP_BAD_FILE, "something was added");
     refuse_in(f.e, &f, f.size + 100, ZP_BAD_FILE, "something was added");
     zp_seq *s = NULL; /* and the file itself is good */
-    GOLDEN_OK(snapshot_restore(&s, f.e, f.data, f.size, "file", err));
+    GOLDEN_OK(snapshot_restore(&s, f.e, f.data, f.size, "file", NULL, 0, err));
     zp_seq_close(s);
     close_fixture(&f);
 }
@@ -184,10 +185,13 @@ static void check_fields(zp_kv_type kv)
     FIELD(length, LENGTH - 64, ZP_BAD_FILE, "");
     FIELD(length, LENGTH - 128, ZP_BAD_FILE, "");
     FIELD(length, 0, ZP_BAD_FILE, "contradicts itself");
-    FIELD(length, CTX + 1, ZP_BAD_INPUT, "raise --ctx-size");
-    FIELD(length, UINT32_MAX, ZP_BAD_INPUT, "raise --ctx-size");
-    FIELD(n_pending, UINT32_MAX, ZP_BAD_INPUT, "raise --ctx-size");
-    FIELD(n_pending, 64, ZP_BAD_INPUT, "raise --ctx-size");
+    static const uint32_t lengths[] = { CTX + 1, 1u << 20, INT32_MAX, 1u << 31, UINT32_MAX - 62,
+                                        UINT32_MAX };
+    for (size_t i = 0; i < ZP_COUNT(lengths); i++)
+        FIELD(length, lengths[i], ZP_BAD_FILE, i ? "contradicts itself" : "its heads ask for");
+    FIELD(n_pending, UINT32_MAX, ZP_BAD_FILE, "contradicts itself");
+    FIELD(n_pending, UINT32_MAX - LENGTH + 1, ZP_BAD_FILE, "contradicts itself");
+    FIELD(n_pending, 64, ZP_BAD_FILE, "contradicts itself");
     FIELD(n_pending, 5, ZP_BAD_FILE, "contradicts itself");
     FIELD(moved_at, 63, ZP_BAD_FILE, "computed elsewhere");
     FIELD(moved_at, 192, ZP_BAD_FILE, "computed elsewhere");
@@ -292,7 +296,7 @@ static void test_other_engines_refuse_the_file(void **state)
                      ZP_NO_MEMORY, "KV budget is used up");
     zp_seq *s = NULL; /* the length fits exactly */
     zp_engine *e = golden_engine(f.m, (zp_engine_options){ .n_ctx = LENGTH, .micro_batch = 7 });
-    GOLDEN_OK(snapshot_restore(&s, e, f.data, f.size, "file", err));
+    GOLDEN_OK(snapshot_restore(&s, e, f.data, f.size, "file", NULL, 0, err));
     zp_seq_close(s);
     zp_engine_close(e);
     zp_model_close(linear);
@@ -333,12 +337,12 @@ static void test_context_of_dynamic_scaling_is_part_of_the_file(void **state)
     append(e, s, ids, 70);
     GOLDEN_OK(zp_seq_save(s, in_folder("saved"), err));
     zp_seq_close(s);
-    GOLDEN_OK(zp_seq_restore(&s, e, in_folder("saved"), err));
+    GOLDEN_OK(zp_seq_restore(&s, e, in_folder("saved"), NULL, 0, err));
     zp_seq_close(s);
     zp_engine_close(e);
     e = golden_engine(m, (zp_engine_options){ .n_ctx = CTX + 1 });
     zp_err err = { 0 };
-    assert_int_equal(zp_seq_restore(&s, e, in_folder("saved"), &err), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_restore(&s, e, in_folder("saved"), NULL, 0, &err), ZP_BAD_INPUT);
     assert_non_null(strstr(err.message, "192, the engine has 193"));
     zp_engine_close(e);
     zp_model_close(m);
@@ -363,7 +367,7 @@ static void test_restored_sequence_is_the_saved_one(void **state)
         append(e, s, ids, LENGTH);
         GOLDEN_OK(zp_seq_truncate(s, cuts[i], err));
         GOLDEN_OK(zp_seq_save(s, in_folder("saved"), err));
-        GOLDEN_OK(zp_seq_restore(&again, e, in_folder("saved"), err));
+        GOLDEN_OK(zp_seq_restore(&again, e, in_folder("saved"), NULL, 0, err));
         zp_seq_describe(s, &was);
         zp_seq_describe(again, &is);
         assert_int_equal(is.length, cuts[i]);
@@ -377,6 +381,181 @@ static void test_restored_sequence_is_the_saved_one(void **state)
     }
     zp_engine_close(e);
     zp_model_close(m);
+}
+
+/* ---- beginnings ------------------------------------------------------------------------------ */
+
+/* Restores what is shared with ids (n); *length: of the result, whose pages are counted. */
+static zp_status restore_beginning(struct fixture *f, zp_engine *e, const int32_t *wanted, size_t n,
+                                   uint32_t *length, size_t *pages, zp_err *err)
+{
+    zp_seq *s = NULL;
+    size_t n_free = e->kv.pages.n_free;
+    uint8_t *copy = malloc(f->size);
+    assert_non_null(copy);
+    memcpy(copy, f->data, f->size);
+    zp_status status = snapshot_restore(&s, e, copy, f->size, "file", wanted, n, err);
+    *pages = n_free - e->kv.pages.n_free;
+    if (status != ZP_OK) assert_null(s);
+    *length = s ? zp_seq_length(s) : 0;
+    for (uint32_t i = 0; i < *length; i++) assert_int_equal(s->ids[i], ids[i]);
+    free(copy);
+    zp_seq_close(s);
+    return status;
+}
+
+/* Tokens, and pages no more than they need. */
+static void test_shared_beginning_is_taken(void **state)
+{
+    (void)state;
+    static const uint32_t counts[] = { 0, 1, 63, 64, 65, 100, 127, 128, 129, 149, 150 };
+    for (int kv = ZP_KV_F32; kv <= ZP_KV_Q8; kv++) {
+        struct fixture f;
+        open_fixture(&f, "gguf-llama-yarn", (zp_kv_type)kv);
+        for (size_t i = 0; i < ZP_COUNT(counts); i++) {
+            int32_t other[CTX];
+            uint32_t length, n = counts[i], tiles = (n + 63) / 64;
+            size_t pages;
+            if (kv == ZP_KV_Q8) tiles = n / 64;
+            GOLDEN_OK(restore_beginning(&f, f.e, ids, n, &length, &pages, err));
+            assert_int_equal(length, n);
+            assert_int_equal(pages, tiles * f.e->kv.n_heads);
+            memcpy(other, ids, sizeof other); /* more is asked for than is shared */
+            other[n]++;
+            GOLDEN_OK(restore_beginning(&f, f.e, other, CTX, &length, &pages, err));
+            assert_int_equal(length, n);
+            assert_int_equal(pages, tiles * f.e->kv.n_heads);
+        }
+        close_fixture(&f);
+    }
+}
+
+/* Mode, offset and salt stay those of the file, even where no token does. */
+static void test_nothing_shared_is_an_empty_sequence(void **state)
+{
+    (void)state;
+    struct fixture f;
+    zp_seq *s = NULL;
+    zp_seq_info info;
+    open_fixture(&f, "gguf-llama-yarn", ZP_KV_Q8);
+    const zp_seq_options o = { .position_offset = 77, .salt = 5 };
+    GOLDEN_OK(zp_seq_open(&s, f.e, &o, err));
+    append(f.e, s, ids, LENGTH);
+    GOLDEN_OK(zp_seq_save(s, in_folder("saved"), err));
+    zp_seq_close(s);
+    GOLDEN_OK(zp_seq_restore(&s, f.e, in_folder("saved"), ids + 1, 100, err));
+    zp_seq_describe(s, &info);
+    assert_int_equal(info.length, 0);
+    assert_int_equal(info.position_offset, 77);
+    assert_int_equal(info.salt, 5);
+    append(f.e, s, ids + 1, 100);
+    zp_seq_close(s);
+    zp_err err = { 0 };
+    s = (zp_seq *)&f;
+    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("saved"), NULL, 3, &err), ZP_USAGE);
+    assert_null(s);
+    close_fixture(&f);
+}
+
+/* A file that is longer than the context, or than the KV budget, serves a shorter prompt. */
+static void test_only_what_is_wanted_needs_room(void **state)
+{
+    (void)state;
+    struct fixture f;
+    uint32_t length;
+    size_t pages;
+    zp_err why = { 0 };
+    open_fixture(&f, "gguf-llama-yarn", ZP_KV_BF16);
+    zp_engine *e = golden_engine(f.m, (zp_engine_options){ .n_ctx = 100 });
+    GOLDEN_OK(restore_beginning(&f, e, ids, 100, &length, &pages, err));
+    assert_int_equal(length, 100);
+    assert_int_equal(restore_beginning(&f, e, ids, 101, &length, &pages, &why), ZP_BAD_INPUT);
+    assert_non_null(strstr(why.message, "holds 101 tokens, the context 100; raise --ctx-size"));
+    refuse_in(e, &f, f.size, ZP_BAD_INPUT, "holds 150 tokens, the context 100; raise --ctx-size");
+    zp_engine_close(e);
+    uint64_t bytes = 2 * f.e->kv.n_heads * f.e->kv.pages.page_bytes;
+    e = golden_engine(f.m, (zp_engine_options){ .n_ctx = CTX, .kv_bytes = bytes });
+    GOLDEN_OK(restore_beginning(&f, e, ids, 128, &length, &pages, err));
+    assert_int_equal(length, 128);
+    why = (zp_err){ 0 };
+    assert_int_equal(restore_beginning(&f, e, ids, 129, &length, &pages, &why), ZP_NO_MEMORY);
+    zp_engine_close(e);
+    close_fixture(&f);
+}
+
+/* Each page in turn is damaged: it matters if, and only if, it is taken. */
+static void check_read(const char *name, zp_kv_type kv)
+{
+    static const uint32_t counts[] = { 0, 20, 64, 100, 128, 140, 150 };
+    struct fixture f;
+    open_fixture(&f, name, kv);
+    const struct snapshot_header *h = header(&f);
+    size_t whole = h->n_pages / f.e->kv.n_heads, n_bad = 0, n_good = 0; /* tiles of a head */
+    for (size_t page = 0; page < h->n_pages + h->n_open; page++) {
+        bool open = page >= h->n_pages;
+        size_t at = h->payload_at + (open ? h->n_pages : page) * h->page_bytes +
+                    (open ? page - h->n_pages : 0) * h->open_bytes;
+        for (size_t i = 0; i < ZP_COUNT(counts); i++) {
+            uint32_t length, n = counts[i], tiles = kv == ZP_KV_Q8 ? n / 64 : (n + 63) / 64;
+            size_t pages;
+            zp_err why = { 0 };
+            bool taken = open ? n > 128 : page % whole < tiles;
+            f.data[at + 5] ^= 1;
+            zp_status status = restore_beginning(&f, f.e, ids, n, &length, &pages, &why);
+            f.data[at + 5] ^= 1;
+            if (status != (taken ? ZP_BAD_FILE : ZP_OK))
+                fail_msg("page %zu, %u tokens: %s", page, n, zp_status_name(status));
+            if (taken) assert_non_null(strstr(why.message, "is damaged"));
+            n_bad += taken, n_good += !taken;
+        }
+    }
+    assert_true(n_bad > 0 && n_good > 0);
+    close_fixture(&f);
+}
+
+static void test_only_what_is_taken_is_read(void **state)
+{
+    (void)state;
+    check_read("gguf-llama-yarn", ZP_KV_BF16);
+    check_read("gguf-llama-yarn", ZP_KV_Q8);
+    check_read("zerope-local", ZP_KV_Q8); /* at this length its windows have dropped nothing */
+}
+
+/* Where the whole sequence could not be cut, nothing is taken of it. */
+static void check_windows(zp_kv_type kv)
+{
+    enum { N = 900 };
+    zp_model *m = golden_small("zerope-local");
+    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = N, .n_seq = 3, .kv_type = kv });
+    int32_t *text = malloc(N * sizeof *text);
+    unsigned n_cut = 0, n_none = 0;
+    assert_non_null(text);
+    for (int i = 0; i < N; i++) text[i] = i * 31 % (int)m->h.n_vocab;
+    zp_seq *s = bits_seq(e), *cut = NULL, *part = NULL;
+    append(e, s, text, N / 2);
+    append(e, s, text + N / 2, N / 2);
+    GOLDEN_OK(zp_seq_save(s, in_folder("saved"), err));
+    for (uint32_t n = 0; n <= N; n += 50) {
+        GOLDEN_OK(zp_seq_restore(&cut, e, in_folder("saved"), NULL, 0, err));
+        zp_status status = zp_seq_truncate(cut, n, NULL);
+        GOLDEN_OK(zp_seq_restore(&part, e, in_folder("saved"), text, n, err));
+        assert_int_equal(zp_seq_length(part), status == ZP_OK ? n : 0);
+        if (status == ZP_OK) assert_int_equal(part->n_pending, cut->n_pending);
+        n_cut += status == ZP_OK, n_none += status != ZP_OK;
+        zp_seq_close(part);
+        zp_seq_close(cut);
+    }
+    assert_true(n_cut > 3 && n_none > 3);
+    zp_seq_close(s);
+    free(text);
+    zp_engine_close(e);
+    zp_model_close(m);
+}
+
+static void test_windows_keep_only_late_beginnings(void **state)
+{
+    (void)state;
+    for (int kv = ZP_KV_F32; kv <= ZP_KV_Q8; kv++) check_windows((zp_kv_type)kv);
 }
 
 /* ---- disks ----------------------------------------------------------------------------------- */
@@ -416,15 +595,15 @@ static void test_files_that_are_none(void **state)
     struct fixture f;
     zp_seq *s = NULL;
     open_fixture(&f, "gguf-llama-yarn", ZP_KV_BF16);
-    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("missing"), NULL), ZP_BAD_INPUT);
-    assert_int_equal(zp_seq_restore(&s, f.e, folder, NULL), ZP_BAD_INPUT);
-    assert_int_equal(zp_seq_restore(&s, f.e, "/dev/null", NULL), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("missing"), NULL, 0, NULL), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_restore(&s, f.e, folder, NULL, 0, NULL), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_restore(&s, f.e, "/dev/null", NULL, 0, NULL), ZP_BAD_INPUT);
     GOLDEN_OK(os_write_file(in_folder("empty"), "", 0, err));
     zp_err why = { 0 };
-    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("empty"), &why), ZP_BAD_FILE);
+    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("empty"), NULL, 0, &why), ZP_BAD_FILE);
     assert_non_null(strstr(why.message, "is empty (0 bytes): it was cut; delete it"));
     GOLDEN_OK(os_write_file(in_folder("text"), "hello", 5, err));
-    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("text"), NULL), ZP_BAD_FILE);
+    assert_int_equal(zp_seq_restore(&s, f.e, in_folder("text"), NULL, 0, NULL), ZP_BAD_FILE);
     assert_null(s);
     s = bits_seq(f.e);
     append(f.e, s, ids, 10);
@@ -445,6 +624,11 @@ int main(void)
         cmocka_unit_test(test_exact_flag_is_part_of_the_file),
         cmocka_unit_test(test_context_of_dynamic_scaling_is_part_of_the_file),
         cmocka_unit_test(test_restored_sequence_is_the_saved_one),
+        cmocka_unit_test(test_shared_beginning_is_taken),
+        cmocka_unit_test(test_nothing_shared_is_an_empty_sequence),
+        cmocka_unit_test(test_only_what_is_wanted_needs_room),
+        cmocka_unit_test(test_only_what_is_taken_is_read),
+        cmocka_unit_test(test_windows_keep_only_late_beginnings),
         cmocka_unit_test(test_full_disk_leaves_the_old_file),
         cmocka_unit_test(test_files_that_are_none),
     };

@@ -18,6 +18,12 @@ run "${prompt:0:70}" --prompt-cache a.kv
 cmp a.kv before.kv && echo kept
 run "${prompt:0:100} other" --prompt-cache a.kv
 run "$prompt" --prompt-cache a.kv --prompt-cache-ro
+echo "-- a short prompt, though what is saved is longer than the context"
+run "${prompt:0:50}" --prompt-cache a.kv --prompt-cache-ro -c 100
+run "Something else" --prompt-cache a.kv --prompt-cache-ro -c 100
+cp a.kv long.kv
+run "Something else" --prompt-cache long.kv -c 100
+run "Something else" --prompt-cache long.kv -c 100
 echo "-- nothing in common, then a file that is not there"
 run "x$prompt" --prompt-cache a.kv --prompt-cache-ro
 run "$prompt" --prompt-cache b.kv --prompt-cache-ro
