@@ -1,6 +1,7 @@
 /* cmd_run.c: run: text from a prompt, or from each line of many. */
 #include "cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,8 +28,13 @@ static zp_status restore_prompt(struct generation *g, const char *path, const in
 {
     zp_seq *saved = NULL;
     zp_seq_info info;
-    if (access(path, F_OK) != 0)
+    if (access(path, F_OK) != 0) {
+        if (cli_flag(g->c, "prompt-cache-ro") && !g->c->quiet)
+            fprintf(stderr,
+                    "zerope: warning: prompt cache %s: %s: all %zu prompt tokens are computed\n",
+                    path, strerror(errno), n);
         return ZP_OK;
+    }
     CLI_TRY(zp_seq_restore(&saved, g->engine, path, ids, n - 1, &g->c->err));
     zp_seq_describe(saved, &info);
     zp_status st = check_mode(g, &info, path);

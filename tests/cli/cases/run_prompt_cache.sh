@@ -27,6 +27,7 @@ run "Something else" --prompt-cache long.kv -c 100
 echo "-- nothing in common, then a file that is not there"
 run "x$prompt" --prompt-cache a.kv --prompt-cache-ro
 run "$prompt" --prompt-cache b.kv --prompt-cache-ro
+run "$prompt" --prompt-cache b.kv --prompt-cache-ro --quiet
 ls
 echo "-- refused"
 try() { zerope run m.gguf -p "$prompt" -n 2 -c 400 -q "$@" >out 2>err; echo "$? $(grep error: err)"; }
