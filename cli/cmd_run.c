@@ -58,6 +58,9 @@ static zp_status use_prompt_cache(struct generation *g, const int32_t *ids, size
     const char *path = cli_text(g->c, "prompt-cache");
     CLI_TRY(restore_prompt(g, path, ids, n, reused));
     zp_item item = { g->seq, ids + *reused, n - 1 - *reused, ZP_WANT_NONE };
+    bool saves = item.n > 0 && !cli_flag(g->c, "prompt-cache-ro");
+    if (saves) /* a full disk is known before the work */
+        CLI_TRY(zp_seq_check_save(g->seq, (uint32_t)n - 1, path, &g->c->err));
     zp_progress progress = cli_progress(g->c);
     double before = cli_now();
     zp_status st = zp_engine_run(g->engine, &item, 1, NULL, 0, &progress, &g->c->err);
@@ -69,9 +72,7 @@ static zp_status use_prompt_cache(struct generation *g, const int32_t *ids, size
     g->n_reused += *reused;
     g->options.history = ids;
     g->options.n_history = n - 1;
-    if (item.n == 0 || cli_flag(g->c, "prompt-cache-ro"))
-        return ZP_OK;
-    return zp_seq_save(g->seq, path, &g->c->err);
+    return saves ? zp_seq_save(g->seq, path, &g->c->err) : ZP_OK;
 }
 
 /* ---- the command ------------------------------------------------------------------------- */

@@ -212,6 +212,10 @@ ZP_API zp_status zp_seq_append_pages(zp_seq *to, const zp_seq *from, uint32_t fi
                                      const zp_append_options *options, zp_err *err);
 /* Writes the sequence to a file: complete under its name, or not there. */
 ZP_API zp_status zp_seq_save(const zp_seq *s, const char *path, zp_err *err);
+/* Before long work: fails where saving the sequence there would once it has n tokens, as far as
+ * that can be known (ZP_NO_SPACE: the disk has less room than the file takes; one that is there
+ * stays until the new one is whole, so there must be room for both). */
+ZP_API zp_status zp_seq_check_save(const zp_seq *s, uint32_t n, const char *path, zp_err *err);
 /* A new sequence that goes on where the saved one stood, with its mode, offset and salt: the same
  * bits, in any engine of the same model, KV type, exact flag and kernel level (ZP_BAD_INPUT in
  * others). A damaged file is refused (ZP_BAD_FILE).

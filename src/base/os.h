@@ -100,6 +100,8 @@ bool os_file_age(const char *path, double *seconds);
 bool os_is_leftover(const char *path, const char *suffix);
 /* Test hook: the next writes fail with ENOSPC after this many bytes (UINT64_MAX = off). */
 void os_fail_writes_after(uint64_t bytes);
+/* Test hook: no disk has more bytes available than this (UINT64_MAX = off). */
+void os_pretend_space(uint64_t bytes);
 /* Convenience: whole file at once, atomically. */
 zp_status os_write_file(const char *path, const void *data, size_t size, zp_err *err);
 

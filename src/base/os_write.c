@@ -26,11 +26,17 @@
 #define CHUNK_BYTES ((size_t)1 << 20)
 
 static _Atomic uint64_t write_budget = UINT64_MAX; /* test hook: bytes until the disk is full */
+static _Atomic uint64_t most_space = UINT64_MAX;   /* test hook: bytes the disk has available */
 static atomic_uint temp_number;
 
 void os_fail_writes_after(uint64_t bytes)
 {
     atomic_store(&write_budget, bytes);
+}
+
+void os_pretend_space(uint64_t bytes)
+{
+    atomic_store(&most_space, bytes);
 }
 
 static bool budget_spent(size_t bytes)
@@ -46,8 +52,10 @@ static bool budget_spent(size_t bytes)
 static uint64_t space_left(int fd)
 {
     struct statvfs vfs;
-    if (fstatvfs(fd, &vfs) != 0 || vfs.f_blocks == 0) return UINT64_MAX;
-    return (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    uint64_t most = atomic_load(&most_space);
+    if (fstatvfs(fd, &vfs) != 0 || vfs.f_blocks == 0) return most;
+    uint64_t left = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    return left < most ? left : most;
 }
 
 static bool is_link(const char *path)

@@ -196,6 +196,28 @@ zp_status zp_seq_save(const zp_seq *s, const char *path, zp_err *err)
     return status;
 }
 
+/* Bytes of the file of a sequence of n computed tokens; less where it has lost pages by a cut. */
+static uint64_t count_bytes(const struct kvcache *c, uint32_t n)
+{
+    struct snapshot_header h = { .length = n, .n_open = count_open(c, n) };
+    for (uint32_t i = 0; i < c->n_heads; i++)
+        h.n_pages += count_tiles(tiles_of(c, i, n, kvcache_reach(c, i, n).gone));
+    struct page_list p = { NULL, h.n_pages, h.n_open, c->pages.page_bytes, c->open.page_bytes };
+    return size_tables(&h, c->n_heads) + page_place(&p, h.n_pages + h.n_open);
+}
+
+zp_status zp_seq_check_save(const zp_seq *s, uint32_t n, const char *path, zp_err *err)
+{
+    struct os_file f;
+    ZP_FAIL_IF(n > s->engine->options.n_ctx, err, ZP_BAD_INPUT,
+               "a sequence of %u tokens does not fit into the context of %u positions; raise "
+               "--ctx-size",
+               n, s->engine->options.n_ctx);
+    ZP_TRY(os_file_create(&f, path, count_bytes(&s->engine->kv, n), err));
+    os_file_abort(&f);
+    return ZP_OK;
+}
+
 /* ---- checking -------------------------------------------------------------------------------- */
 
 /* What is taken of a file: all, or a beginning. */

@@ -294,6 +294,11 @@ static zp_status call_save(struct fixture *f, zp_err *why)
     return zp_seq_save(f->s, in_folder("saved"), why);
 }
 
+static zp_status call_check_save(struct fixture *f, zp_err *why)
+{
+    return zp_seq_check_save(f->s, 150, in_folder("saved"), why);
+}
+
 static zp_status call_restore(struct fixture *f, zp_err *why)
 {
     zp_seq *s = NULL;
@@ -322,6 +327,7 @@ static void check_snapshots(struct fixture *f)
     size_t n_free = f->e->kv.pages.n_free;
     f->folder = folder;
     check_call(f, "zp_seq_save", call_save, 5);
+    check_call(f, "zp_seq_check_save", call_check_save, 2);
     check_call(f, "zp_seq_restore", call_restore, 5);
     check_call(f, "zp_seq_restore, beginning", call_restore_beginning, 5);
     f->folder = NULL;

@@ -613,6 +613,14 @@ static void test_space_is_checked_before_writing(void **state)
     assert_non_null(strstr(err.message, "1.0 EiB are needed"));
     assert_non_null(strstr(err.message, "available"));
     assert_int_equal(count_files(), 0);
+    os_pretend_space(4095);
+    err = (zp_err){ 0 };
+    assert_int_equal(os_file_create(&f, "out", 4096, &err), ZP_NO_SPACE);
+    assert_non_null(strstr(err.message, "4.0 KiB are needed but the disk has 4.0 KiB available"));
+    assert_int_equal(os_file_create(&f, "out", 4095, NULL), ZP_OK);
+    os_pretend_space(UINT64_MAX);
+    os_file_abort(&f);
+    assert_int_equal(count_files(), 0);
 }
 
 static void test_refused_write_removes_the_partial_file(void **state)

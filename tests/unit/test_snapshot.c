@@ -589,6 +589,88 @@ static void test_full_disk_leaves_the_old_file(void **state)
     close_fixture(&f);
 }
 
+/* What a sequence of n tokens takes is known before they are computed: to the byte, windows and
+ * open tiles included, and at most that after a cut. */
+static void check_room_for(const char *name, zp_kv_type kv)
+{
+    enum { N = 700 };
+    static const uint32_t counts[] = { 1, 63, 64, 65, 128, 300, 639, 640, 700 };
+    zp_model *m = golden_small(name);
+    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = N, .n_seq = 2, .kv_type = kv });
+    int32_t *text = malloc(N * sizeof *text);
+    const char *path = in_folder("room");
+    assert_non_null(text);
+    for (int i = 0; i < N; i++) text[i] = i * 31 % (int)m->h.n_vocab;
+    for (size_t i = 0; i < ZP_COUNT(counts); i++) {
+        uint64_t live = live_bytes(), size;
+        zp_err why = { 0 };
+        zp_seq *s = bits_seq(e);
+        append(e, s, text, counts[i]);
+        GOLDEN_OK(zp_seq_save(s, path, err));
+        GOLDEN_OK(os_file_size(path, &size, err));
+        os_pretend_space(size - 1);
+        zp_status tight = zp_seq_check_save(s, counts[i], path, &why);
+        os_pretend_space(size);
+        zp_status fits = zp_seq_check_save(s, counts[i], path, NULL);
+        os_pretend_space(UINT64_MAX);
+        if (tight != ZP_NO_SPACE || fits != ZP_OK)
+            fail_msg("%s, kv %d, %u tokens: %s", name, kv, counts[i], zp_status_name(fits));
+        assert_non_null(strstr(why.message, "are needed but the disk has"));
+        GOLDEN_OK(zp_seq_truncate(s, counts[i] - counts[i] / 70, err));
+        GOLDEN_OK(zp_seq_save(s, path, err));
+        GOLDEN_OK(os_file_size(path, &size, err));
+        os_pretend_space(size - 1);
+        tight = zp_seq_check_save(s, zp_seq_length(s), path, NULL);
+        os_pretend_space(UINT64_MAX);
+        assert_int_equal(tight, ZP_NO_SPACE);
+        zp_seq_close(s);
+        assert_int_equal(live_bytes(), live);
+    }
+    free(text);
+    zp_engine_close(e);
+    zp_model_close(m);
+}
+
+static void test_room_is_known_before_the_work(void **state)
+{
+    (void)state;
+    for (int kv = ZP_KV_F32; kv <= ZP_KV_Q8; kv++) {
+        check_room_for("gguf-llama-yarn", (zp_kv_type)kv);
+        check_room_for("zerope-local", (zp_kv_type)kv);
+    }
+}
+
+/* Everything else that saving would fail for; and nothing is left or changed. */
+static void test_places_that_cannot_be_saved_to_are_known(void **state)
+{
+    (void)state;
+    struct fixture f, now;
+    zp_err why = { 0 };
+    open_fixture(&f, "gguf-llama-yarn", ZP_KV_BF16);
+    zp_seq *s = bits_seq(f.e);
+    assert_int_equal(zp_seq_check_save(s, 10, "/nowhere/file", NULL), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_check_save(s, 10, folder, NULL), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_check_save(s, 10, "/dev/full", NULL), ZP_BAD_INPUT);
+    assert_int_equal(zp_seq_check_save(s, CTX + 1, in_folder("new"), &why), ZP_BAD_INPUT);
+    assert_non_null(strstr(why.message, "193 tokens does not fit into the context of 192"));
+    GOLDEN_OK(zp_seq_check_save(s, CTX, in_folder("new"), err));
+    assert_false(os_exists(in_folder("new")));
+    os_pretend_space(1000);
+    assert_int_equal(zp_seq_check_save(s, 10, in_folder("saved"), NULL), ZP_NO_SPACE);
+    os_pretend_space(UINT64_MAX);
+    read_back(&now, in_folder("saved"));
+    assert_int_equal(now.size, f.size);
+    assert_memory_equal(now.data, f.data, f.size);
+    free(now.data);
+    char **names;
+    size_t n;
+    GOLDEN_OK(os_list_files(folder, &names, &n, err));
+    for (size_t k = 0; k < n; k++) assert_null(strstr(names[k], ".tmp."));
+    os_list_free(names, n);
+    zp_seq_close(s);
+    close_fixture(&f);
+}
+
 static void test_files_that_are_none(void **state)
 {
     (void)state;
@@ -630,6 +712,8 @@ int main(void)
         cmocka_unit_test(test_only_what_is_taken_is_read),
         cmocka_unit_test(test_windows_keep_only_late_beginnings),
         cmocka_unit_test(test_full_disk_leaves_the_old_file),
+        cmocka_unit_test(test_room_is_known_before_the_work),
+        cmocka_unit_test(test_places_that_cannot_be_saved_to_are_known),
         cmocka_unit_test(test_files_that_are_none),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
