@@ -214,7 +214,12 @@ double cli_now(void);
 /* ---- models (cli_model.c) ---------------------------------------------------------------- */
 zp_status cli_open_model(struct cli *c, zp_model **out);
 zp_status cli_open_model_at(struct cli *c, const char *path, zp_model **out);
-zp_status cli_engine_options(struct cli *c, zp_engine_options *out);
+/* The options that memory depends on, --parallel among them: the same for run and inspect. */
+zp_status cli_plan_options(struct cli *c, zp_engine_options *out);
+zp_status cli_engine_options(struct cli *c, zp_engine_options *out); /* these and all others */
+/* Positions of a sequence when --ctx-size is not given: 4096, more for a long prompt and its answer
+ * (0: of no given length), never beyond what the model was made for. */
+uint32_t cli_default_context(const zp_model *m, size_t n_prompt, size_t n_predict);
 /* Folder of packed weights; NULL where there is no home. */
 const char *cli_pack_cache(void);
 zp_status cli_sampler_options(struct cli *c, zp_sampler_options *out);

@@ -18,18 +18,6 @@ static bool on_text(void *arg, const char *text, size_t size)
     return !interrupt_pending() && !ferror(stdout);
 }
 
-/* Positions for the sequence when --ctx-size is not given: 4096, more for a long prompt, never
- * beyond what the model was made for. */
-static uint32_t default_context(const struct generation *g, size_t n_prompt)
-{
-    zp_model_info info;
-    zp_model_describe(g->model, &info);
-    size_t most = info.n_ctx_train > 0 ? info.n_ctx_train : 4096;
-    size_t wanted = n_prompt + (g->options.n_predict > 0 ? g->options.n_predict : 512);
-    wanted = wanted > 4096 ? wanted : 4096;
-    return (uint32_t)(wanted < most ? wanted : most);
-}
-
 static zp_status fill(struct generation *g)
 {
     struct cli *c = g->c;
@@ -77,7 +65,7 @@ zp_status generation_start(struct generation *g, size_t n_prompt)
 {
     double before = cli_now();
     if (g->engine_options.n_ctx == 0)
-        g->engine_options.n_ctx = default_context(g, n_prompt);
+        g->engine_options.n_ctx = cli_default_context(g->model, n_prompt, g->options.n_predict);
     cli_note_length(g->c, g->model, reach(g, n_prompt));
     CLI_TRY(zp_engine_open(&g->engine, g->model, &g->engine_options, &g->c->err));
     CLI_TRY(zp_seq_open(&g->seq, g->engine, &g->seq_options, &g->c->err));

@@ -60,9 +60,8 @@ static zp_status start(struct lines *l)
         if (l->jobs[i].n_prompt > longest)
             longest = l->jobs[i].n_prompt, at = i;
     }
-    uint32_t n = cli_u32(g->c, "parallel");
-    g->engine_options.n_seq = l->n < n ? (uint32_t)l->n : n;
-    g->engine_options.prefix_cache = true; /* lines often begin alike */
+    if (l->n < g->engine_options.n_seq)
+        g->engine_options.n_seq = (uint32_t)l->n;
     CLI_TRY(generation_start(g, longest));
     if (longest >= g->engine_options.n_ctx)
         return cli_fail(g->c, ZP_BAD_INPUT,

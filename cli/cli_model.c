@@ -72,23 +72,27 @@ const char *cli_pack_cache(void)
     return n < (int)sizeof path ? path : NULL;
 }
 
-zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
+uint32_t cli_default_context(const zp_model *m, size_t n_prompt, size_t n_predict)
 {
-    static const char *const levels[] = { "best", "ref", "avx2", "avx512" };
+    zp_model_info info;
+    zp_model_describe(m, &info);
+    size_t most = info.n_ctx_train > 0 ? info.n_ctx_train : 4096;
+    size_t wanted = n_prompt + (n_predict > 0 ? n_predict : 512);
+    wanted = wanted > 4096 ? wanted : 4096;
+    return (uint32_t)(wanted < most ? wanted : most);
+}
+
+zp_status cli_plan_options(struct cli *c, zp_engine_options *out)
+{
+    bool parallel = cli_has(c, "parallel") && cli_given(c, "parallel");
     *out = (zp_engine_options){
         .n_ctx = cli_u32(c, "ctx-size"),
+        .n_seq = parallel ? cli_u32(c, "parallel") : 0,
         .n_threads = cli_u32(c, "threads"),
         .micro_batch = cli_u32(c, "batch-size"),
         .exact = cli_flag(c, "exact"),
-        .pin_threads = cli_flag(c, "pin"),
-        .allow_unverified_mode =
-            cli_has(c, "allow-unverified-mode") && cli_flag(c, "allow-unverified-mode"),
-        .pack_cache = cli_flag(c, "no-pack-cache") ? NULL : cli_pack_cache(),
+        .prefix_cache = parallel, /* lines often begin alike */
     };
-    for (size_t i = 0; i < CLI_COUNT(levels); i++) {
-        if (strcmp(cli_text(c, "cpu"), levels[i]) == 0)
-            out->level = (zp_level)i;
-    }
     const char *k = cli_text(c, "cache-type-k"), *v = cli_text(c, "cache-type-v");
     if (k != NULL && v != NULL && strcmp(k, v) != 0)
         return cli_usage(
@@ -98,6 +102,21 @@ zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
     if (out->exact && out->kv_type != ZP_KV_DEFAULT && out->kv_type != ZP_KV_F32)
         return cli_usage(c, "--exact keeps keys and values in f32; leave --cache-type-k %s out",
                          k != NULL ? k : v);
+    return ZP_OK;
+}
+
+zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
+{
+    static const char *const levels[] = { "best", "ref", "avx2", "avx512" };
+    CLI_TRY(cli_plan_options(c, out));
+    out->pin_threads = cli_flag(c, "pin");
+    out->allow_unverified_mode =
+        cli_has(c, "allow-unverified-mode") && cli_flag(c, "allow-unverified-mode");
+    out->pack_cache = cli_flag(c, "no-pack-cache") ? NULL : cli_pack_cache();
+    for (size_t i = 0; i < CLI_COUNT(levels); i++) {
+        if (strcmp(cli_text(c, "cpu"), levels[i]) == 0)
+            out->level = (zp_level)i;
+    }
     return ZP_OK;
 }
 

@@ -8,10 +8,10 @@
 /* The document of inspect, and its picture when asked for. */
 static zp_status describe(struct cli *c, const zp_model *m, char **json)
 {
-    zp_inspect_options options = { .n_ctx = cli_u32(c, "ctx-size"),
-                                   .n_seq = cli_u32(c, "parallel"),
-                                   .n_threads = cli_u32(c, "threads"),
-                                   .tensors = cli_flag(c, "tensors") };
+    zp_inspect_options options = { .tensors = cli_flag(c, "tensors") };
+    CLI_TRY(cli_plan_options(c, &options.engine));
+    if (options.engine.n_ctx == 0)
+        options.engine.n_ctx = cli_default_context(m, 0, 0);
     CLI_TRY(zp_inspect_json(m, &options, json, &c->err));
     const char *picture = cli_text(c, "heatmap");
     if (picture != NULL)

@@ -46,17 +46,22 @@
            "position mode: as in the file, skipped everywhere, skipped where the stored " \
            "plan says, by length"),                                                       \
     FLAG("allow-unverified-mode", "allow a position mode the file carries no evidence for")
-#define ENGINE                                                                            \
+#define PARALLEL(h) COUNT("parallel", "N", 1, 4096, NULL, h, .abbr = "-np")
+#define BATCH_AND_KV                                                                      \
     COUNT("batch-size", "N", 1, 65536, "512", "micro-batch: tokens computed together",    \
           .abbr = "-b"),                                                                  \
-    CHOICE("cache-type-k", "TYPE", "f32|bf16|q8", NULL,                                      \
+    CHOICE("cache-type-k", "TYPE", "f32|bf16|q8", NULL,                                   \
            "type of cached keys; default bf16, with --exact f32", .abbr = "-ctk"),        \
-    CHOICE("cache-type-v", "TYPE", "f32|bf16|q8", NULL,                                      \
-           "type of cached values; the same as that of the keys", .abbr = "-ctv"),        \
+    CHOICE("cache-type-v", "TYPE", "f32|bf16|q8", NULL,                                   \
+           "type of cached values; the same as that of the keys", .abbr = "-ctv")
+#define EXACT                                                                             \
+    FLAG("exact", "compute with de-quantised f32 weights, f32 activations, f32 keys and " \
+                  "values")
+#define ENGINE                                                                            \
+    BATCH_AND_KV,                                                                         \
     CHOICE("cpu", "LEVEL", "best|ref|avx2|avx512", "best",                                \
            "highest kernel level to use"),                                                \
-    FLAG("exact", "compute with de-quantised f32 weights, f32 activations, f32 keys and " \
-                  "values"),                                                              \
+    EXACT,                                                                                \
     FLAG("pin", "keep every thread on a core of its own"),                                \
     FLAG("no-pack-cache", "do not take packed weights from the cache folder, nor keep "   \
                           "them there; doctor names the folder")
@@ -104,9 +109,10 @@
 /* ---- options and examples of each command ------------------------------------------------ */
 static const struct cli_option inspect_options[] = {
     MODEL,
-    CTX("4096", "context length the memory plan is made for"),
-    COUNT("parallel", "N", 1, 65536, "1", "sequences at a time the memory plan is made for",
-          .abbr = "-np"),
+    CTX(NULL, "context length the memory plan is made for; default: 4096, at most the model's"),
+    PARALLEL("plan for run --parallel N of at least N lines; default: run of one prompt"),
+    BATCH_AND_KV,
+    EXACT,
     FLAG("tensors", "also list every tensor"),
     FLAG("cpu", "also show the processor and the kernels chosen for it", .flag_only = true),
     HEATMAP("write a picture of the gates, layer x head by pair (.svg or .png)"),
@@ -115,6 +121,7 @@ static const struct cli_option inspect_options[] = {
 static const struct cli_example inspect_examples[] = {
     { "zerope inspect model.gguf", "what the file is, and which layers still use positions" },
     { "zerope inspect model.gguf -c 32k --json", "memory plan for 32,768 tokens, as JSON" },
+    { "zerope inspect model.gguf -c 4k -np 16 -ctk q8", "what run with the same options takes" },
 };
 
 static const struct cli_option tokenize_options[] = {
@@ -193,9 +200,7 @@ static const struct cli_option run_options[] = {
     SAMPLING,
     DRAFT,
     FLAG("ignore-eos", "go on after an end token"),
-    COUNT("parallel", "N", 1, 4096, NULL,
-          "each line of the input is a prompt of its own; N of them are computed at a time",
-          .abbr = "-np"),
+    PARALLEL("each line of the input is a prompt of its own; N of them are computed at a time"),
     PATH("prompt-cache", NULL, "FILE",
          "begin with what FILE holds of the prompt, and save the computed prompt there",
          .writes = true),
@@ -452,7 +457,8 @@ const size_t cli_n_common_options = CLI_COUNT(cli_common_options);
 const struct cli_command cli_commands[] = {
     COMMAND(inspect, "show what a model file is and which layers use positions", OPTIONS(inspect),
             .about = "Shows metadata, the position table (one row a layer: kind, open pairs), the "
-                     "tokenizer, and the memory that a context of the given length takes.",
+                     "tokenizer, and the memory that run takes with the same -c, -np, -b, -ctk, "
+                     "-t and --exact, to the byte.",
             .fields = "arch n_layer position[] memory{}"),
     COMMAND(tokenize, "turn text into token ids", OPTIONS(tokenize),
             .about = "Special tokens in the text are plain text unless --special is given. Invalid "

@@ -89,15 +89,6 @@ ZP_API void zp_model_describe(const zp_model *m, zp_model_info *out);
  * owned by the model. */
 ZP_API const char *zp_model_sha256(const zp_model *m);
 
-/* JSON document of `inspect`: metadata, per-layer position table, tokenizer, what the file tells of
- * its recipe and evidence, memory plan; options may be NULL. */
-typedef struct zp_inspect_options {
-    uint32_t n_ctx, n_seq, n_threads; /* of the memory plan; defaults: the engine's */
-    bool tensors;                     /* also every tensor */
-} zp_inspect_options;
-ZP_API zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, char **json,
-                                 zp_err *err);
-
 /* ---- text and tokens ------------------------------------------------------------------------- */
 enum {
     ZP_TOKENS_BOS = 1,
@@ -172,6 +163,16 @@ typedef struct zp_engine_stats {
     bool from_pack_cache; /* the weights were not packed, but came from options.pack_cache */
 } zp_engine_stats;
 ZP_API void zp_engine_describe(const zp_engine *e, zp_engine_stats *out);
+
+/* JSON document of `inspect`: metadata, per-layer position table, tokenizer, what the file tells of
+ * its recipe and evidence, memory plan: to the byte what zp_engine_open with these engine options
+ * takes and zp_engine_describe then tells. options may be NULL. */
+typedef struct zp_inspect_options {
+    zp_engine_options engine; /* of the memory plan */
+    bool tensors;             /* also every tensor */
+} zp_inspect_options;
+ZP_API zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, char **json,
+                                 zp_err *err);
 
 typedef struct zp_seq_options {
     zp_mode mode;

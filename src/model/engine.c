@@ -98,6 +98,12 @@ zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct eng
     return ZP_OK;
 }
 
+uint64_t engine_kv_bytes_per_token(const struct position *p, const zp_engine_options *o)
+{
+    struct kv_plan one = kvcache_plan(p, form_of(o->kv_type), o->n_ctx, 1, o->micro_batch, false);
+    return one.n_pages * one.page_bytes / o->n_ctx;
+}
+
 static zp_status check_memory(const struct engine_plan *plan, zp_err *err)
 {
     uint64_t need = plan->weights + plan->kv + plan->scratch + plan->position,
@@ -200,9 +206,6 @@ void zp_engine_close(zp_engine *e)
 
 void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
 {
-    const struct position *p = &e->model->position;
-    struct kv_plan one =
-        kvcache_plan(p, e->kv.form, e->options.n_ctx, 1, e->options.micro_batch, false);
     uint64_t kv = e->kv.pages.n_pages * e->kv.pages.page_bytes +
                   e->kv.open.n_pages * e->kv.open.page_bytes;
     *out = (zp_engine_stats){ .weights_bytes = e->weights.packed_bytes,
@@ -210,7 +213,8 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
                               .scratch_bytes = e->forward.scratch_bytes +
                                                own_scratch(&e->options) + e->kv.prefix.bytes,
                               .position_bytes = e->forward.position_bytes + own_angles(e->model),
-                              .kv_bytes_per_token = one.n_pages * one.page_bytes / e->options.n_ctx,
+                              .kv_bytes_per_token =
+                                  engine_kv_bytes_per_token(&e->model->position, &e->options),
                               .tokens = e->tokens,
                               .tokens_reused = e->tokens_reused,
                               .tokens_appended = e->tokens_appended,

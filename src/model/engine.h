@@ -56,5 +56,7 @@ struct engine_plan {
 };
 zp_status engine_plan(const struct zp_model *m, zp_engine_options *options, struct engine_plan *out,
                       zp_err *err);
+/* Pages of one sequence of n_ctx positions, all heads, by position; o is resolved. */
+uint64_t engine_kv_bytes_per_token(const struct position *p, const zp_engine_options *o);
 
 #endif

@@ -285,9 +285,9 @@ static zp_status write_evidence(struct json_build *w, const struct gguf *g, zp_e
 static zp_status write_memory(struct json_build *w, const struct zp_model *m,
                               const zp_inspect_options *want, zp_err *err)
 {
-    zp_engine_options o = { .n_ctx = want->n_ctx,
-                            .n_seq = want->n_seq,
-                            .n_threads = want->n_threads };
+    static const char *const kv_names[] = { [ZP_KV_F32] = "f32", [ZP_KV_BF16] = "bf16",
+                                            [ZP_KV_Q8] = "q8" };
+    zp_engine_options o = want->engine;
     struct engine_plan plan;
     ZP_TRY(engine_plan(m, &o, &plan, err));
     json_build_object(w, "memory");
@@ -295,13 +295,15 @@ static zp_status write_memory(struct json_build *w, const struct zp_model *m,
     json_build_uint(w, "n_seq", o.n_seq);
     json_build_uint(w, "n_threads", o.n_threads);
     json_build_uint(w, "micro_batch", o.micro_batch);
-    json_build_text(w, "kv_type", o.kv_type == ZP_KV_F32 ? "f32" : "bf16");
+    json_build_text(w, "kv_type", kv_names[o.kv_type]);
+    json_build_bool(w, "exact", o.exact);
+    json_build_bool(w, "prefix_cache", o.prefix_cache);
     json_build_uint(w, "weights_bytes", plan.weights);
     json_build_uint(w, "kv_bytes", plan.kv);
     json_build_uint(w, "scratch_bytes", plan.scratch);
     json_build_uint(w, "position_bytes", plan.position);
     json_build_uint(w, "total_bytes", plan.weights + plan.kv + plan.scratch + plan.position);
-    json_build_uint(w, "kv_bytes_per_token", plan.kv / o.n_ctx / o.n_seq);
+    json_build_uint(w, "kv_bytes_per_token", engine_kv_bytes_per_token(&m->position, &o));
     json_build_uint(w, "available_bytes", os_memory_available());
     json_build_object_end(w);
     return ZP_OK;

@@ -201,7 +201,7 @@ static zp_status call_inspect(struct fixture *f, zp_err *why)
 {
     char *json = NULL;
     return give_back(
-        zp_inspect_json(f->m, &(zp_inspect_options){ .n_ctx = 512, .n_seq = 2, .tensors = true },
+        zp_inspect_json(f->m, &(zp_inspect_options){ { .n_ctx = 512, .n_seq = 2 }, true },
                         &json, why),
         &json);
 }

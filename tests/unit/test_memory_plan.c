@@ -84,32 +84,52 @@ static void test_plan_of_a_folder(void **state)
     zp_model_close(m);
 }
 
-static uint64_t member(const json_t *doc, const char *key)
+static void check_member(const json_t *doc, const char *key, uint64_t told)
 {
+    const json_t *v = json_object_get(json_object_get(doc, "memory"), key);
+    assert_true(json_is_integer(v));
+    if ((uint64_t)json_integer_value(v) != told)
+        fail_msg("%s: %lld shown, %llu told", key, (long long)json_integer_value(v),
+                 (unsigned long long)told);
+}
+
+/* Whatever options engines have, inspect takes them too. */
+static void check_inspect(const zp_model *m, const zp_engine_options *o)
+{
+    static const char *const kv_names[] = { "f32", "bf16", "q8" };
+    char *json = NULL;
+    zp_engine_stats stats;
+    GOLDEN_OK(zp_inspect_json(m, &(zp_inspect_options){ .engine = *o }, &json, err));
+    json_t *doc = json_loads(json, 0, NULL);
+    assert_non_null(doc);
+    zp_engine *e = golden_engine(m, *o);
+    zp_engine_describe(e, &stats);
+    check_member(doc, "weights_bytes", stats.weights_bytes);
+    check_member(doc, "kv_bytes", stats.kv_bytes);
+    check_member(doc, "scratch_bytes", stats.scratch_bytes);
+    check_member(doc, "position_bytes", stats.position_bytes);
+    check_member(doc, "kv_bytes_per_token", stats.kv_bytes_per_token);
+    check_member(doc, "n_ctx", stats.n_ctx);
+    check_member(doc, "micro_batch", stats.micro_batch);
     const json_t *memory = json_object_get(doc, "memory");
-    assert_true(json_is_integer(json_object_get(memory, key)));
-    return (uint64_t)json_integer_value(json_object_get(memory, key));
+    assert_string_equal(json_string_value(json_object_get(memory, "kv_type")),
+                        kv_names[e->kv.form]);
+    assert_int_equal(json_is_true(json_object_get(memory, "exact")), o->exact);
+    assert_int_equal(json_is_true(json_object_get(memory, "prefix_cache")), o->prefix_cache);
+    zp_engine_close(e);
+    json_decref(doc);
+    zp_free(json);
 }
 
 static void test_inspect_shows_the_plan(void **state)
 {
     (void)state;
-    zp_model *m = golden_small("zerope-mixed");
-    char *json = NULL;
-    zp_engine_stats stats;
-    GOLDEN_OK(zp_inspect_json(m, &(zp_inspect_options){ .n_ctx = 1000, .n_seq = 2 }, &json, err));
-    json_t *doc = json_loads(json, 0, NULL);
-    assert_non_null(doc);
-    zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 1000, .n_seq = 2 });
-    zp_engine_describe(e, &stats);
-    assert_int_equal(member(doc, "weights_bytes"), stats.weights_bytes);
-    assert_int_equal(member(doc, "kv_bytes"), stats.kv_bytes);
-    assert_int_equal(member(doc, "scratch_bytes"), stats.scratch_bytes);
-    assert_int_equal(member(doc, "position_bytes"), stats.position_bytes);
-    zp_engine_close(e);
-    json_decref(doc);
-    zp_free(json);
-    zp_model_close(m);
+    static const char *const names[] = { "zerope-mixed", "gguf-gemma3" };
+    for (size_t i = 0; i < ZP_COUNT(names); i++) {
+        zp_model *m = golden_small(names[i]);
+        for (size_t k = 0; k < ZP_COUNT(options); k++) check_inspect(m, &options[k]);
+        zp_model_close(m);
+    }
 }
 
 /* I2: a model whose pairs are all closed holds no angle. */

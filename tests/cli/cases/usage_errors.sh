@@ -48,3 +48,4 @@ try completion tcsh
 try config prin
 try config print nothing
 try help tokenise
+try inspect m -np 4097
