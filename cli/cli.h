@@ -184,6 +184,7 @@ zp_status cli_emit(struct cli *c, json_t *doc);
 zp_status cli_show(struct cli *c, char *document);
 zp_status cli_show_value(struct cli *c, json_t *doc); /* takes the reference */
 zp_status cli_parse_document(struct cli *c, const char *document, json_t **out);
+const char *cli_plural(size_t n);  /* "s", or "" for one */
 json_t *cli_json_text(const char *text, size_t size); /* invalid UTF-8 becomes U+FFFD */
 /* Has standard output remember why a write failed, whoever made it; before the first one. */
 void cli_open_output(void);

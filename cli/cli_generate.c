@@ -99,7 +99,8 @@ zp_status generation_run(struct generation *g, const int32_t *prompt, size_t n, 
     g->prefill_seconds += out->prefill_seconds;
     g->decode_seconds += out->decode_seconds;
     if (interrupt_pending() && strcmp(out->reason, "stopped") == 0)
-        return cli_fail(g->c, ZP_INTERRUPTED, "interrupted after %zu tokens", out->n_ids);
+        return cli_fail(g->c, ZP_INTERRUPTED, "interrupted after %zu token%s", out->n_ids,
+                        cli_plural(out->n_ids));
     return ZP_OK;
 }
 
@@ -154,12 +155,12 @@ void generation_print_timings(const struct generation *g, const char *reason)
 {
     if (g->c->quiet)
         return;
-    fprintf(stderr, "zerope: prefill %zu tokens, %.1f t/s", g->n_prompt,
+    fprintf(stderr, "zerope: prefill %zu token%s, %.1f t/s", g->n_prompt, cli_plural(g->n_prompt),
             rate(g->n_prompt, g->prefill_seconds));
     if (g->n_reused > 0)
         fprintf(stderr, " (%zu reused)", g->n_reused);
-    fprintf(stderr, "; decode %zu tokens, %.1f t/s; load %.2f s", g->n_generated,
-            rate(g->n_steps, g->decode_seconds), g->load_seconds);
+    fprintf(stderr, "; decode %zu token%s, %.1f t/s; load %.2f s", g->n_generated,
+            cli_plural(g->n_generated), rate(g->n_steps, g->decode_seconds), g->load_seconds);
     if (g->options.sampler.temperature > 0)
         fprintf(stderr, "; seed %llu", (unsigned long long)g->options.sampler.seed);
     fprintf(stderr, reason != NULL ? "; ended by: %s\n" : "\n", reason);

@@ -145,6 +145,11 @@ zp_status cli_read_input(struct cli *c, struct text *out, bool *is_prompt)
 }
 
 /* ---- output ------------------------------------------------------------------------------ */
+const char *cli_plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /* Length of the well-formed UTF-8 sequence at p (1 to 4), or 0. */
 static size_t scalar_length(const unsigned char *p, size_t left)
 {

@@ -11,7 +11,7 @@ struct lines {
     zp_progress progress; /* of the terminal */
     zp_job *jobs;
     struct line { const char *text; size_t size, number; int32_t *ids; } *lines; /* (n) */
-    size_t n, n_shown, n_reused;
+    size_t n, n_shown, n_ended, n_reused;
     double seconds;
 };
 
@@ -21,10 +21,27 @@ static void add_line(struct lines *l, const char *text, size_t size, size_t numb
 {
     if (size > 0 && text[size - 1] == '\r')
         size--;
-    if (size == 0)
+    size_t blanks = 0;
+    while (blanks < size && (text[blanks] == ' ' || text[blanks] == '\t'))
+        blanks++;
+    if (blanks == size)
         return;
     l->lines = cli_resize(l->lines, (l->n + 1) * sizeof *l->lines);
     l->lines[l->n++] = (struct line){ .text = text, .size = size, .number = number };
+}
+
+/* Puts "line N: " before the failure of a line. */
+static zp_status name_line(struct cli *c, zp_status st, size_t number)
+{
+    struct text named = { 0 };
+    if (st == ZP_OK)
+        return st;
+    text_printf(&named, "line %zu: %s", number, c->err.message);
+    size_t most = sizeof c->err.message - 1, n = named.size < most ? named.size : most;
+    memcpy(c->err.message, named.data, n);
+    c->err.message[n] = '\0';
+    text_free(&named);
+    return st;
 }
 
 static zp_status read_lines(struct lines *l, const struct text *in)
@@ -38,12 +55,14 @@ static zp_status read_lines(struct lines *l, const struct text *in)
         p = stop + 1;
     }
     if (l->n == 0)
-        return cli_fail(l->g->c, ZP_BAD_INPUT, "the input has no line that is not empty");
+        return cli_fail(l->g->c, ZP_BAD_INPUT, "the input has no line but empty and blank ones");
     l->jobs = cli_alloc(l->n * sizeof *l->jobs);
     for (size_t i = 0; i < l->n; i++) {
         struct line *line = &l->lines[i];
         zp_job *job = &l->jobs[i];
-        CLI_TRY(generation_prompt(l->g, line->text, line->size, &line->ids, &job->n_prompt));
+        zp_status st =
+            generation_prompt(l->g, line->text, line->size, &line->ids, &job->n_prompt);
+        CLI_TRY(name_line(l->g->c, st, line->number));
         job->prompt = line->ids;
         job->options = &l->g->options;
     }
@@ -111,6 +130,7 @@ static void count(struct lines *l)
     for (size_t i = 0; i < l->n; i++) {
         if (l->jobs[i].result.reason == NULL)
             continue;
+        l->n_ended++;
         l->g->n_prompt += l->jobs[i].result.n_prompt;
         l->n_reused += l->jobs[i].result.n_reused;
         l->g->n_generated += l->jobs[i].result.n_ids;
@@ -122,28 +142,47 @@ static double rate(const struct lines *l)
     return l->seconds > 0 ? (double)l->g->n_generated / l->seconds : 0;
 }
 
-static zp_status show_all(struct lines *l)
+static json_t *result_json(const struct lines *l)
 {
     const struct generation *g = l->g;
+    json_t *timings =
+        json_pack("{s:f, s:I, s:I, s:I, s:f, s:f}", "load_seconds", g->load_seconds,
+                  "prompt_tokens", (json_int_t)g->n_prompt, "reused_tokens",
+                  (json_int_t)l->n_reused, "answer_tokens", (json_int_t)g->n_generated, "seconds",
+                  l->seconds, "answer_tps", rate(l));
+    json_t *doc = json_pack("{s:o, s:o}", "answers", answers_json(l), "timings", timings);
+    if (g->options.sampler.temperature > 0)
+        json_object_set_new(doc, "seed", json_integer((json_int_t)g->options.sampler.seed));
+    return doc;
+}
+
+static void print_timings(const struct lines *l)
+{
+    const struct generation *g = l->g;
+    size_t n_tokens = g->n_prompt + l->n_reused;
+    fprintf(stderr, "zerope: %zu", l->n_ended);
+    if (l->n_ended < l->n)
+        fprintf(stderr, " of %zu", l->n);
+    fprintf(stderr,
+            " prompt%s of %zu token%s (%zu of them reused), %zu token%s of answers, %u at a time: "
+            "%.2f s, %.1f t/s; load %.2f s",
+            cli_plural(l->n), n_tokens, cli_plural(n_tokens), l->n_reused, g->n_generated,
+            cli_plural(g->n_generated), g->engine_options.n_seq, l->seconds, rate(l),
+            g->load_seconds);
+    if (g->options.sampler.temperature > 0)
+        fprintf(stderr, "; seed %llu", (unsigned long long)g->options.sampler.seed);
+    fprintf(stderr, "\n");
+}
+
+static zp_status show_all(struct lines *l)
+{
     progress_clear();
     count(l);
-    if (g->c->json) {
-        json_t *timings =
-            json_pack("{s:f, s:I, s:I, s:I, s:f, s:f}", "load_seconds", g->load_seconds,
-                      "prompt_tokens", (json_int_t)g->n_prompt, "reused_tokens",
-                      (json_int_t)l->n_reused, "answer_tokens", (json_int_t)g->n_generated,
-                      "seconds", l->seconds, "answer_tps", rate(l));
-        return cli_emit(g->c, json_pack("{s:o, s:o, s:I}", "answers", answers_json(l), "timings",
-                                        timings, "seed",
-                                        (json_int_t)g->options.sampler.seed));
-    }
+    if (l->g->c->json)
+        return cli_emit(l->g->c, result_json(l));
     show_ended(l);
-    if (!g->c->quiet)
-        fprintf(stderr,
-                "zerope: %zu prompts of %zu tokens (%zu of them reused), %zu tokens of answers, "
-                "%u at a time: %.2f s, %.1f t/s; load %.2f s\n",
-                l->n, g->n_prompt + l->n_reused, l->n_reused, g->n_generated,
-                g->engine_options.n_seq, l->seconds, rate(l), g->load_seconds);
+    if (!l->g->c->quiet)
+        print_timings(l);
     return ZP_OK;
 }
 
@@ -161,6 +200,10 @@ static zp_status run(struct lines *l, const struct text *in)
     zp_status st =
         zp_generate_many(g->engine, &g->seq_options, l->jobs, l->n, &progress, &g->c->err);
     l->seconds = cli_now() - before;
+    if (st == ZP_INTERRUPTED && !interrupt_pending()) { /* by a failed write: cli_flush tells why */
+        g->c->err = (zp_err){ 0 };
+        st = ZP_OK;
+    }
     zp_status shown = show_all(l);
     return st != ZP_OK ? st : shown;
 }

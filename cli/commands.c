@@ -479,10 +479,10 @@ const struct cli_command cli_commands[] = {
                 "The text goes to standard output as it comes, timings to stderr.\n\n"
                 "Without --temp the most likely token is taken each time, so the same command "
                 "gives the same text.\n\n"
-                "With --parallel each line of the input is a prompt of its own (empty lines "
-                "are passed over). Answers come in the order of the lines, each what the line "
-                "alone gives; a beginning that a line before had too is not computed again, "
-                "as far as it fills tiles of 64 tokens. "
+                "With --parallel each line of the input is a prompt of its own (lines that "
+                "are empty or hold only blanks are passed over). Answers come in the order of "
+                "the lines, each what the line alone gives; a beginning that a line before had "
+                "too is not computed again, as far as it fills tiles of 64 tokens. "
                 "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n" LENGTH_RULE,
             .fields = "text ids reason n_prompt timings{}"),
     COMMAND(chat, "talk to a chat model", OPTIONS(chat),
