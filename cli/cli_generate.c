@@ -23,8 +23,11 @@ static zp_status fill(struct generation *g)
     struct cli *c = g->c;
     const struct cli_value *stop = cli_value(c, "stop");
     int64_t n = cli_int(c, "n-predict");
+    _Static_assert(ZP_STOPS_MAX == 64, "the help of --stop says so");
     if (n == 0)
         return cli_usage(c, "--n-predict 0 generates nothing; give at least 1, or -1 for no limit");
+    if (stop->n > ZP_STOPS_MAX)
+        return cli_usage(c, "--stop is given %zu times; at most %d", stop->n, ZP_STOPS_MAX);
     for (size_t i = 0; i < stop->n; i++) {
         if (stop->texts[i][0] == '\0')
             return cli_usage(c, "--stop: an empty text would end every answer at once");

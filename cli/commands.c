@@ -84,7 +84,7 @@
     INT("seed", "N", -1, 9e18, "-1",                                                      \
         "seed of the draws; -1: a new one each time, which is printed"),                  \
     LIST("stop", "TEXT",                                                                  \
-         "end when TEXT appears (it is not shown); may be given several times")
+         "end when TEXT appears (it is not shown); may be given up to 64 times")
 #define WINDOW_SEED                                                                                \
     INT("seed", "N", 0, 9e18, "1",                                                                 \
         "with --local: seed of the retrieval prompts that rank heads (0: the default); windows "   \

@@ -263,13 +263,15 @@ ZP_API void zp_sampler_close(zp_sampler *s);
 ZP_API zp_status zp_sampler_draw(zp_sampler *s, const float *logits, const int32_t *history,
                                  size_t n_history, uint64_t index, int32_t *id, zp_err *err);
 
+#define ZP_STOPS_MAX 64
+
 /* Streamed generation: on_text gets complete UTF-8 pieces; stop strings are held back and never
  * shown. Returning false ends the generation (reason "stopped"). */
 typedef struct zp_generate_options {
     uint32_t n_predict; /* default: until the context ends */
     zp_sampler_options sampler;
     const char *const *stop;
-    size_t n_stop;
+    size_t n_stop; /* at most ZP_STOPS_MAX */
     bool ignore_end; /* go on after an end token */
     /* > 0: up to so many tokens (at most 32) are guessed from repetitions in the history and
      * computed with the next one; draws that agree need no run of their own. Same result. */

@@ -14,7 +14,7 @@ zp_status textstream_init(struct textstream *s, const struct tokenizer *t, unsig
     s->bytes = buffer_with_max(MEM_SCRATCH, MAX_HELD);
     s->held = buffer_with_max(MEM_SCRATCH, MAX_HELD);
     s->stops = buffer_with_max(MEM_SCRATCH, TEXTSTREAM_MAX_STOPS * TEXTSTREAM_MAX_STOP_SIZE);
-    ZP_FAIL_IF(n_stops > TEXTSTREAM_MAX_STOPS, err, ZP_BAD_INPUT, "%zu stop strings (limit %d)",
+    ZP_FAIL_IF(n_stops > TEXTSTREAM_MAX_STOPS, err, ZP_USAGE, "%zu stop strings; at most %d",
                n_stops, TEXTSTREAM_MAX_STOPS);
     for (size_t i = 0; i < n_stops; i++) {
         size_t size = strlen(stops[i]), bad;

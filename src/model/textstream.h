@@ -6,9 +6,11 @@
 #ifndef MODEL_TEXTSTREAM_H
 #define MODEL_TEXTSTREAM_H
 
+#include <zerope/zerope.h>
+
 #include "model/tokenizer.h"
 
-#define TEXTSTREAM_MAX_STOPS 64
+#define TEXTSTREAM_MAX_STOPS ZP_STOPS_MAX
 #define TEXTSTREAM_MAX_STOP_SIZE 1024
 
 struct textstream {
@@ -22,8 +24,9 @@ struct textstream {
     size_t stop_ends[TEXTSTREAM_MAX_STOPS], n_stops;
 };
 
-/* stops: UTF-8, copied; an empty or overlong one is ZP_BAD_INPUT. flags as for tokenizer_decode:
- * without DETOKENIZE_CONTINUES the first visible token loses SentencePiece's leading space. */
+/* stops: UTF-8, copied; an empty or overlong one is ZP_BAD_INPUT, too many are ZP_USAGE. flags as
+ * for tokenizer_decode: without DETOKENIZE_CONTINUES the first visible token loses SentencePiece's
+ * leading space. */
 zp_status textstream_init(struct textstream *s, const struct tokenizer *t, unsigned flags,
                           const char *const *stops, size_t n_stops, zp_err *err);
 void textstream_free(struct textstream *s); /* a zeroed or half-built object is fine */

@@ -189,7 +189,7 @@ static void test_bad_stop_strings_are_refused(void **state)
     zp_err err = { 0 };
     const char *many[TEXTSTREAM_MAX_STOPS + 1];
     for (size_t i = 0; i < ZP_COUNT(many); i++) many[i] = "x";
-    assert_int_equal(textstream_init(&s, t, 0, many, ZP_COUNT(many), &err), ZP_BAD_INPUT);
+    assert_int_equal(textstream_init(&s, t, 0, many, ZP_COUNT(many), &err), ZP_USAGE);
     textstream_free(&s);
     tokenizer_close(t);
 }

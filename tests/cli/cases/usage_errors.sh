@@ -48,4 +48,5 @@ try completion tcsh
 try config prin
 try config print nothing
 try help tokenise
+try run m -p x $(printf -- '--stop s%s ' {1..65})
 try inspect m -np 4097
