@@ -301,7 +301,8 @@ ZP_API zp_status zp_generate(zp_engine *e, zp_seq *seq, const int32_t *prompt, s
  * together; a job that ends makes room for the next. Each result is what zp_generate on an empty
  * sequence gives; with a prefix cache, tiles that jobs begin with alike are computed once. Of a
  * job's options `progress` is not called; progress here counts answers.
- * On failure jobs that had ended keep their results; those of the others are zero. */
+ * On failure jobs that had ended keep their results; those of the others are zero. A failure that
+ * is of one job begins with its index: "job 3: ...". */
 typedef struct zp_job {
     const int32_t *prompt;
     size_t n_prompt;

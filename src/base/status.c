@@ -75,6 +75,14 @@ void status_add_path(zp_err *err, const char *path)
     set_message(err, path, ": ", err->message);
 }
 
+void status_add_index(zp_err *err, const char *what, size_t index)
+{
+    char place[64];
+    if (err == NULL || err->code == ZP_OK) return;
+    snprintf(place, sizeof place, "%s %zu", what, index);
+    set_message(err, place, ": ", err->message);
+}
+
 void status_add_hint(zp_err *err, const char *text)
 {
     if (err != NULL && err->code != ZP_OK) set_message(err, err->message, text, "");

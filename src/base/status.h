@@ -3,6 +3,7 @@
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
+#include <stddef.h>
 #include <zerope/status.h>
 #include "compiler.h"
 
@@ -13,6 +14,8 @@ zp_status status_fail(zp_err *err, zp_status code, const char *file, int line, c
 
 /* Puts "path: " before the text of a failure that does not name its file; err may be NULL. */
 void status_add_path(zp_err *err, const char *path);
+/* Puts "job 3: " before the text of a failure; err may be NULL. */
+void status_add_index(zp_err *err, const char *what, size_t index);
 
 /* Puts the text behind that of a failure; err may be NULL. */
 void status_add_hint(zp_err *err, const char *text);

@@ -18,13 +18,18 @@ enum { NGRAM = 4 };
 static zp_status check(const struct gen *g, zp_err *err)
 {
     uint32_t n_ctx = g->seq->engine->options.n_ctx, held = zp_seq_length(g->seq);
-    size_t n_prompt = g->n_prompt;
+    size_t n_prompt = g->n_prompt, n_vocab = g->seq->engine->model->h.n_vocab;
     ZP_FAIL_IF(n_prompt == 0, err, ZP_BAD_INPUT,
                "the prompt is empty: at least one token is needed to predict from");
+    ZP_FAIL_IF(!g->prompt, err, ZP_USAGE, "the ids of the prompt are missing");
     ZP_FAIL_IF(n_prompt >= n_ctx || held + n_prompt >= n_ctx, err, ZP_BAD_INPUT,
                "the prompt of %zu tokens%s does not fit into the context of %u positions with room "
                "for an answer; raise --ctx-size",
                held + n_prompt, held ? " (with those the sequence holds)" : "", n_ctx);
+    for (size_t i = 0; i < n_prompt; i++)
+        ZP_FAIL_IF(g->prompt[i] < 0 || (size_t)g->prompt[i] >= n_vocab, err, ZP_BAD_INPUT,
+                   "id %d at %zu of the prompt is outside the vocabulary of %zu", g->prompt[i], i,
+                   n_vocab);
     ZP_FAIL_IF(g->o->n_draft > GEN_MOST_DRAFT, err, ZP_USAGE, "drafts of %u tokens; at most %d",
                g->o->n_draft, GEN_MOST_DRAFT);
     ZP_FAIL_IF(g->o->n_stop && !g->seq->engine->model->tokenizer, err, ZP_BAD_INPUT,
@@ -193,14 +198,17 @@ static zp_status take(struct gen *g, const float *rows, zp_err *err)
 }
 
 zp_status gen_step(struct zp_engine *e, struct gen *const *g, size_t n, zp_item *items,
-                   float *logits, const zp_progress *progress, zp_err *err)
+                   float *logits, const zp_progress *progress, size_t *failed, zp_err *err)
 {
     size_t n_rows = 0;
+    *failed = n;
     for (size_t i = 0; i < n; i++) items[i] = item_of(g[i]), n_rows += gen_rows(g[i]);
     ZP_TRY(zp_engine_run(e, items, n, logits, n_rows, progress, err));
     for (size_t i = 0; i < n; i++) {
         size_t taken = gen_rows(g[i]);
-        ZP_TRY(take(g[i], logits, err));
+        zp_status status = take(g[i], logits, err);
+        if (status != ZP_OK) *failed = i;
+        ZP_TRY(status);
         logits += taken * e->model->h.n_vocab;
     }
     return ZP_OK;
@@ -223,12 +231,13 @@ static zp_status run_one(struct gen *g, float **logits, zp_err *err)
 {
     struct zp_engine *e = g->seq->engine;
     zp_item item;
+    size_t failed;
     ZP_TRY(gen_open(g, err));
     ZP_ALLOC(*logits, MEM_SCRATCH, (1 + (size_t)g->o->n_draft) * e->model->h.n_vocab, err,
              "logits");
     while (!g->reason) {
         const zp_progress *progress = g->n_run == 0 ? &g->o->progress : NULL;
-        ZP_TRY(gen_step(e, &g, 1, &item, *logits, progress, err));
+        ZP_TRY(gen_step(e, &g, 1, &item, *logits, progress, &failed, err));
     }
     return ZP_OK;
 }

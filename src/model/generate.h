@@ -42,9 +42,10 @@ void gen_close(struct gen *g);
 /* Rows of logits that its next run gives: 1, or 1 + its guesses. */
 size_t gen_rows(const struct gen *g);
 /* One run of the engine for n generations that have not ended, each of a sequence of its own.
- * items: (n); logits: (sum of gen_rows, n_vocab). Those that end have their reason set. */
+ * items: (n); logits: (sum of gen_rows, n_vocab). Those that end have their reason set.
+ * *failed: the one a failure is of; n where it is of the run. */
 zp_status gen_step(struct zp_engine *e, struct gen *const *g, size_t n, zp_item *items,
-                   float *logits, const zp_progress *progress, zp_err *err);
+                   float *logits, const zp_progress *progress, size_t *failed, zp_err *err);
 /* Gives away text and ids of one that has ended. */
 void gen_result(struct gen *g, zp_generated *out);
 

@@ -3,7 +3,8 @@
  * Owns: the sequences and generations of one call. Does not know: how a token comes about.
  * M1 jobs begin in their order. What one gives does not depend on its company (generate.c, N3).
  * M2 a beginning that jobs share is computed once, as far as it fills tiles of the prefix cache: a
- *    job that would share with one whose prompt is about to be computed begins after it. */
+ *    job that would share with one whose prompt is about to be computed begins after it.
+ * M3 a failure that is of one job names it. */
 #include <string.h>
 
 #include "model/generate.h"
@@ -53,6 +54,13 @@ static void close_many(struct many *m)
     mem_free(m->logits);
 }
 
+static zp_status name_job(const struct many *m, const struct gen *g, zp_status status, zp_err *err)
+{
+    const struct slot *s = (const struct slot *)g; /* its first member */
+    if (status != ZP_OK) status_add_index(err, "job", (size_t)(s->job - m->jobs));
+    return status;
+}
+
 static zp_status begin_job(struct many *m, struct slot *s, zp_err *err)
 {
     static const zp_generate_options defaults = { 0 };
@@ -61,7 +69,7 @@ static zp_status begin_job(struct many *m, struct slot *s, zp_err *err)
     s->g.prompt = s->job->prompt;
     s->g.n_prompt = s->job->n_prompt;
     ZP_TRY(zp_seq_open(&s->g.seq, m->e, m->seq_options, err));
-    return gen_open(&s->g, err);
+    return name_job(m, &s->g, gen_open(&s->g, err), err);
 }
 
 /* Tokens of full tiles that a prompt can take over from another one. */
@@ -103,12 +111,21 @@ static zp_status turn_over(struct many *m, zp_err *err)
     return ZP_OK;
 }
 
+/* The next tokens of all that are under way. */
+static zp_status step(struct many *m, zp_err *err)
+{
+    size_t failed;
+    zp_status status =
+        gen_step(m->e, m->active, m->n_active, m->items, m->logits, NULL, &failed, err);
+    return failed < m->n_active ? name_job(m, m->active[failed], status, err) : status;
+}
+
 static zp_status run_many(struct many *m, const zp_progress *progress, zp_err *err)
 {
     ZP_TRY(open_many(m, err));
     ZP_TRY(turn_over(m, err));
     while (m->n_active > 0) {
-        ZP_TRY(gen_step(m->e, m->active, m->n_active, m->items, m->logits, NULL, err));
+        ZP_TRY(step(m, err));
         ZP_TRY(turn_over(m, err));
         bool go_on = !progress || !progress->fn ||
                      progress->fn(progress->arg, "answers", m->n_ended, m->n_jobs);

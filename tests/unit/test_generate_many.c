@@ -159,6 +159,42 @@ static void test_a_bad_job_ends_all_and_keeps_what_ended(void **state)
     zp_engine_close(e);
 }
 
+/* Jobs begin together or later, fail at their beginning or at a draw: the failure names its job. */
+static void test_failures_name_their_job(void **state)
+{
+    struct fixture *f = *state;
+    static const int32_t outside[] = { 30, 31, 1 << 30 };
+    static const zp_generate_options draft = { .n_draft = 33 },
+                                     history = { .history = outside, .n_history = 3,
+                                                 .sampler = { .repeat_penalty = 2 } };
+    const zp_job bad[] = { { .prompt = f->ids, .n_prompt = 0 },
+                           { .prompt = f->ids, .n_prompt = N_CTX },
+                           { .prompt = NULL, .n_prompt = 2 },
+                           { .prompt = outside, .n_prompt = 3 },
+                           { .prompt = f->ids, .n_prompt = 3, .options = &draft },
+                           { .prompt = f->ids, .n_prompt = 3, .options = &history } };
+    static const char *const parts[] = { "the prompt is empty", "the prompt of 150 tokens",
+                                         "ids of the prompt are missing",
+                                         "id 1073741824 at 2 of the prompt", "drafts of 33",
+                                         "of the history is outside" };
+    for (size_t i = 0; i < 2 * ZP_COUNT(bad) * N_JOBS; i++) {
+        size_t k = i / 2 % ZP_COUNT(bad), at = i / 2 / ZP_COUNT(bad);
+        zp_engine *e = golden_engine(
+            f->m, (zp_engine_options){ .n_ctx = N_CTX, .n_seq = i % 2 ? 4 : 1 });
+        zp_job own = f->jobs[at];
+        zp_err err = { 0 };
+        char head[32];
+        f->jobs[at] = bad[k];
+        assert_true(zp_generate_many(e, NULL, f->jobs, N_JOBS, NULL, &err) != ZP_OK);
+        snprintf(head, sizeof head, "job %zu: ", at);
+        if (strncmp(err.message, head, strlen(head)) != 0 || !strstr(err.message, parts[k]))
+            fail_msg("'%s', expected '%s...%s'", err.message, head, parts[k]);
+        for (size_t j = 0; j < N_JOBS; j++) free_result(&f->jobs[j].result);
+        f->jobs[at] = own;
+        zp_engine_close(e);
+    }
+}
+
 struct stop_at {
     uint64_t last, at;
 };
@@ -223,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_common_beginnings_are_computed_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_bad_job_ends_all_and_keeps_what_ended, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_failures_name_their_job, setup, teardown),
         cmocka_unit_test_setup_teardown(test_progress_counts_answers_and_may_stop, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_one_job_stopped_leaves_the_others, setup, teardown),
