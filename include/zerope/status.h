@@ -1,6 +1,11 @@
 /* status.h: status codes and the error record that every fallible call of zerope fills.
  * A call returns ZP_OK or a negative code; on failure the caller's zp_err holds the first failure's
- * place and text. */
+ * place and text.
+ * A record must be zero (zp_err err = { 0 };) before the first call it is given to. It keeps the
+ * first failure: a call that succeeds leaves it as it is, and one that fails does not write to a
+ * record whose code is not ZP_OK, so that the cause can be read after several calls. To use it
+ * again after a failure, set its code to ZP_OK. What a call returns is its own status in any
+ * case. */
 #ifndef ZEROPE_STATUS_H
 #define ZEROPE_STATUS_H
 
@@ -40,7 +45,7 @@ typedef enum zp_status {
 } zp_status;
 
 typedef struct zp_err {
-    zp_status code;   /* ZP_OK while nothing failed */
+    zp_status code;   /* ZP_OK while nothing failed; set it so to use the record again */
     const char *file; /* source file of the first failure, static string */
     int line;
     char message[512]; /* UTF-8: what was found, what was expected, a hint */

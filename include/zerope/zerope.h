@@ -9,7 +9,8 @@
  *               wanted
  *
  * Option structs are zero-initialised; 0 means the default. Every fallible call returns a
- * zp_status and fills the caller's zp_err (may be NULL). Other pointers may be NULL only where
+ * zp_status and fills the caller's zp_err (may be NULL), which must be zero before the call: a
+ * record that holds a failure keeps it (zerope/status.h). Other pointers may be NULL only where
  * it is said. The library never prints, exits, or reads the environment. Calls on one engine
  * (and on its sequences) must not overlap; models and tokenizer calls are free to. Strings
  * returned as char * are released with zp_free. Same bits: the logits of a sequence depend only

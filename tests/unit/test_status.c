@@ -67,6 +67,38 @@ static void test_first_failure_wins(void **state)
     assert_string_equal(err.message, "found seven, expected nothing");
 }
 
+/* What a caller may rely on who makes several calls with one record. */
+static void test_used_record_keeps_its_failure_until_its_code_is_ok(void **state)
+{
+    (void)state;
+    zp_err err = { 0 };
+    assert_int_equal(fail_with(&err, ZP_IO, "a"), ZP_OK);
+    assert_int_equal(err.code, ZP_OK);
+    assert_int_equal(fail_with(&err, ZP_IO, "seven"), ZP_IO);
+    assert_int_equal(fail_with(&err, ZP_USAGE, "eight"), ZP_USAGE); /* its own status */
+    assert_int_equal(fail_with(&err, ZP_USAGE, "a"), ZP_OK);
+    assert_int_equal(err.code, ZP_IO);
+    assert_string_equal(err.message, "found seven, expected nothing");
+    err.code = ZP_OK;
+    assert_int_equal(fail_with(&err, ZP_USAGE, "eight"), ZP_USAGE);
+    assert_int_equal(err.code, ZP_USAGE);
+    assert_string_equal(err.message, "found eight, expected nothing");
+}
+
+static void test_places_stand_before_the_text(void **state)
+{
+    (void)state;
+    zp_err err = { 0 };
+    status_add_index(&err, "job", 3);
+    status_add_index(NULL, "job", 3);
+    assert_string_equal(err.message, "");
+    fail_with(&err, ZP_IO, "seven");
+    status_add_index(&err, "job", 3);
+    status_add_path(&err, "a.gguf");
+    status_add_path(&err, "a.gguf");
+    assert_string_equal(err.message, "a.gguf: job 3: found seven, expected nothing");
+}
+
 static void test_error_record_may_be_absent(void **state)
 {
     (void)state;
@@ -157,6 +189,8 @@ int main(void)
         cmocka_unit_test(test_exit_codes_are_those_of_the_manual),
         cmocka_unit_test(test_every_status_has_its_name_and_text),
         cmocka_unit_test(test_first_failure_wins),
+        cmocka_unit_test(test_used_record_keeps_its_failure_until_its_code_is_ok),
+        cmocka_unit_test(test_places_stand_before_the_text),
         cmocka_unit_test(test_error_record_may_be_absent),
         cmocka_unit_test(test_long_message_is_cut_between_characters),
         cmocka_unit_test(test_log_reaches_the_sink_up_to_its_level),
