@@ -59,18 +59,27 @@ static void view(const json_t *doc)
     view_document(stdout, doc);
 }
 
+/* After Ctrl-C the picture is of the rows measured, if it can be drawn of them. */
+static zp_status draw(struct cli *c, const char *json, const char *plot, bool *drawn)
+{
+    bool interrupted = c->err.code == ZP_INTERRUPTED;
+    zp_status st = plot != NULL ? zp_report_speed(json, plot, &c->err) : ZP_OK;
+    *drawn = plot != NULL && st == ZP_OK;
+    return interrupted ? ZP_OK : st;
+}
+
 static zp_status show(struct cli *c, const char *json)
 {
     json_t *doc = NULL;
     const char *plot = cli_text(c, "plot");
+    bool drawn;
     progress_clear();
-    if (plot != NULL)
-        CLI_TRY(zp_report_speed(json, plot, &c->err));
+    CLI_TRY(draw(c, json, plot, &drawn));
     CLI_TRY(cli_parse_document(c, json, &doc));
     if (c->json)
         return cli_emit(c, doc);
     view(doc);
-    if (plot != NULL)
+    if (drawn)
         printf("\nwritten: %s\n", plot);
     json_decref(doc);
     return ZP_OK;
@@ -102,8 +111,10 @@ static zp_status measure(struct cli *c, const struct numbers *depths, const stru
     options.progress = cli_progress(c);
     zp_status st = zp_bench_json(m, &options, &json, &c->err);
     zp_model_close(m);
-    if (st == ZP_OK)
-        st = show(c, json);
+    if (json != NULL) {
+        zp_status shown = show(c, json);
+        st = st == ZP_OK ? shown : st;
+    }
     zp_free(json);
     return st;
 }

@@ -510,7 +510,8 @@ const struct cli_command cli_commands[] = {
                 "bandwidth; fraction: median of the repetitions' shares of the bandwidth around "
                 "them; spread: (longest - shortest) / median time. --json also has tokens, "
                 "repetitions, tps_max, seconds_min, cpu_seconds_median (of all threads), "
-                "weights_read_bytes and kv_read_bytes.",
+                "weights_read_bytes and kv_read_bytes.\n\n"
+                "Ctrl-C: the rows measured so far are shown (--json: with interrupted) and drawn.",
             .fields =
                 "rows[{test,depth,batch,tps_median,tps_min,tps_max,gbps,peak_gbps,fraction}]"),
     COMMAND(scan, "measure how much each gate matters", OPTIONS(scan),

@@ -48,7 +48,9 @@ ZP_API zp_status zp_ppl_json(const zp_model *m, const zp_model *base, const char
  * weights_read_bytes: packed weights, once a micro-batch; kv_read_bytes: pages of keys and values
  * in reach, once a micro-batch and sequence; gbps: those bytes in the median time; peak_gbps: the
  * median bandwidth; fraction: the median of each repetition's share of the bandwidth around it;
- * spread: (longest - shortest) / median time; cpu_seconds_median: of all threads. */
+ * spread: (longest - shortest) / median time; cpu_seconds_median: of all threads. Stopped by
+ * `progress`: ZP_INTERRUPTED, and *json holds the rows measured so far and {interrupted: true}, or
+ * is NULL where there are none. */
 typedef struct zp_bench_options {
     uint32_t n_prompt;  /* default 512 */
     uint32_t n_predict; /* default 64 */

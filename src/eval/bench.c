@@ -40,7 +40,7 @@ struct bench {
     zp_bench_options o; /* resolved */
     struct test *tests;
     struct row *rows;
-    size_t n_tests;
+    size_t n_tests, n_measured;
     struct zp_engine *e;
     struct doctor_probe *probe;
     zp_seq *filled;
@@ -93,8 +93,10 @@ static zp_status check_options(const zp_bench_options *o, zp_err *err)
     if (!o->no_decode && o->n_predict > n) n = o->n_predict;
     if (ctx == 0 || ctx > MOST_POSITIONS) ctx = MOST_POSITIONS;
     ZP_FAIL_IF(deepest + n > ctx, err, ZP_BAD_INPUT,
-               "depth %u and %llu tokens do not fit into %llu positions; lower the depth or "
-               "raise --ctx-size", deepest, (unsigned long long)n, (unsigned long long)ctx);
+               "depth %u and %llu tokens do not fit into %llu positions%s", deepest,
+               (unsigned long long)n, (unsigned long long)ctx,
+               ctx == MOST_POSITIONS ? ", the most a context may have; lower the depth"
+                                     : "; lower the depth or raise --ctx-size");
     return ZP_OK;
 }
 
@@ -396,6 +398,20 @@ static uint32_t bias_heads(const struct position *p)
     return n;
 }
 
+/* Copies take no time worth a row. */
+static bool has_row(const struct bench *b, size_t i)
+{
+    return i < b->n_measured && (b->tests[i].kind != FILL || !b->o.copy_fill);
+}
+
+static bool has_rows(const struct bench *b)
+{
+    size_t i = 0;
+    while (i < b->n_measured && !has_row(b, i)) i++;
+    return i < b->n_measured;
+}
+
+/* The rows measured so far; they are all, unless the call was stopped. */
 static zp_status write_document(const struct bench *b, double seconds, char **json, zp_err *err)
 {
     static const char *const kv_names[] = { "f32", "bf16", "q8" }; /* by enum kv_form */
@@ -423,9 +439,9 @@ static zp_status write_document(const struct bench *b, double seconds, char **js
     json_build_uint(&j, "kv_bytes", s.kv_bytes);
     json_build_array(&j, "rows");
     for (size_t i = 0; i < b->n_tests; i++)
-        if (b->tests[i].kind != FILL || !b->o.copy_fill)
-            write_row(&j, b, &b->tests[i], &b->rows[i]);
+        if (has_row(b, i)) write_row(&j, b, &b->tests[i], &b->rows[i]);
     json_build_array_end(&j);
+    if (b->n_measured < b->n_tests) json_build_bool(&j, "interrupted", true);
     json_build_real(&j, "total_seconds", seconds, 4);
     json_build_object_end(&j);
     return json_build_finish(&j, json);
@@ -433,15 +449,32 @@ static zp_status write_document(const struct bench *b, double seconds, char **js
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
+/* Where it is stopped, the failure tells of tests instead of the engine's run that saw it. */
+static zp_status measure_all(struct bench *b, zp_err *err)
+{
+    zp_status status = ZP_OK;
+    zp_err why = { 0 };
+    while (b->n_measured < b->n_tests && status == ZP_OK) {
+        status = measure(b, &b->tests[b->n_measured], &b->rows[b->n_measured], &why);
+        b->n_measured += status == ZP_OK;
+    }
+    ZP_FAIL_IF(status == ZP_INTERRUPTED, err, status, "interrupted after %zu of %zu tests",
+               b->n_measured, b->n_tests);
+    if (status != ZP_OK && err && err->code == ZP_OK) *err = why;
+    return status;
+}
+
+/* Rows that were measured are not lost when it is stopped; a document without any says nothing. */
 static zp_status run_bench(struct bench *b, char **json, zp_err *err)
 {
     double begin = os_now();
     set_defaults(&b->o);
     ZP_TRY(check_options(&b->o, err));
     ZP_TRY(open_bench(b, err));
-    for (size_t i = 0; i < b->n_tests; i++)
-        ZP_TRY(measure(b, &b->tests[i], &b->rows[i], err));
-    return write_document(b, os_now() - begin, json, err);
+    zp_status status = measure_all(b, err);
+    if (status == ZP_OK) return write_document(b, os_now() - begin, json, err);
+    if (status == ZP_INTERRUPTED && has_rows(b)) write_document(b, os_now() - begin, json, err);
+    return status;
 }
 
 zp_status zp_bench_json(const zp_model *m, const zp_bench_options *options, char **json,

@@ -452,8 +452,12 @@ static void test_what_cannot_be_measured_is_refused(void **state)
     REFUSE(ZP_USAGE, "nothing to measure", bad.no_prefill = bad.no_decode = bad.copy_fill = true);
     REFUSE(ZP_USAGE, "position mode", bad.mode = (zp_mode)9);
     REFUSE(ZP_BAD_INPUT, "depth 200 and 16 tokens do not fit into 215", bad.engine.n_ctx = 215);
-    REFUSE(ZP_BAD_INPUT, "raise --ctx-size", bad.depths = far, bad.n_depths = 1);
-    REFUSE(ZP_BAD_INPUT, "raise --ctx-size", bad.n_prompt = UINT32_MAX);
+    REFUSE(ZP_BAD_INPUT, "215 positions; lower the depth or raise --ctx-size",
+           bad.engine.n_ctx = 215);
+    REFUSE(ZP_BAD_INPUT, "the most a context may have; lower", bad.depths = far, bad.n_depths = 1);
+    REFUSE(ZP_BAD_INPUT, "the most a context may have; lower", bad.n_prompt = UINT32_MAX);
+    REFUSE(ZP_BAD_INPUT, "16777216 positions, the most", bad.n_prompt = (1 << 24) - 199,
+           bad.engine.n_ctx = 1 << 24);
     /* one page a head */
     struct kv_plan small = kvcache_plan(&m->position, KV_BF16, 1, 1, 1, false);
     REFUSE(ZP_NO_MEMORY, "KV budget", bad.engine.kv_bytes = kv_plan_bytes(&small));
@@ -479,6 +483,26 @@ static bool on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
     return ++w->calls != w->stop_at;
 }
 
+/* Rows measured before the stop are told, of 7 tests; returns their number, at least so many. */
+static size_t check_interrupted(const zp_model *m, const zp_bench_options *o, size_t least)
+{
+    zp_err err = { 0 };
+    char other, *json = &other, wanted[64];
+    uint64_t before = live_bytes();
+    assert_int_equal(zp_bench_json(m, o, &json, &err), ZP_INTERRUPTED);
+    json_t *doc = json ? json_loads(json, 0, NULL) : NULL;
+    size_t n = json_array_size(json_object_get(doc, "rows"));
+    snprintf(wanted, sizeof wanted, "interrupted after %zu of 7 tests", n);
+    assert_string_equal(err.message, wanted);
+    assert_in_range(n, least, 6);
+    assert_int_equal(json != NULL, n > 0);
+    if (doc) assert_true(json_is_true(json_object_get(doc, "interrupted")));
+    json_decref(doc);
+    zp_free(json);
+    assert_int_equal(live_bytes(), before);
+    return n;
+}
+
 static void test_progress_ascends_and_may_stop_anywhere(void **state)
 {
     (void)state;
@@ -488,15 +512,19 @@ static void test_progress_ascends_and_may_stop_anywhere(void **state)
     o.n_depths = 2;
     o.repetitions = 1;
     o.progress = (zp_progress){ on_progress, &all };
-    json_decref(bench(m, &o));
+    json_t *whole_doc = bench(m, &o);
+    assert_null(json_object_get(whole_doc, "interrupted"));
+    json_decref(whole_doc);
     assert_int_equal(all.done, all.total);
     assert_int_equal(all.total, 64 + 2 * 2 * (PROMPT + PREDICT + 3 * PREDICT));
+    size_t n_rows = 0;
     for (uint64_t at = 1; at <= all.calls; at += at < 3 ? 1 : all.calls / 7) {
         struct watch w = { .stop_at = at };
         o.progress.arg = &w;
-        refuse(m, o, ZP_INTERRUPTED, "interrupted");
+        n_rows = check_interrupted(m, &o, n_rows);
         assert_int_equal(w.calls, at);
     }
+    assert_in_range(n_rows, 3, 6);
     zp_model_close(m);
 }
 

@@ -19,6 +19,7 @@ try -d 4k,64
 try -d ''
 try -d 1,,2
 try -d 64 -c 100
+try -d 16777216
 try -d 99999999999
 try --batch 0
 try -npl 1,70000
