@@ -1,9 +1,12 @@
 /* soak.c: one engine under mixed work for a while: memory must stay flat and answers the same.
- * Usage: soak MODEL SECONDS [bf16|q8] [SEED]
+ * Usage: soak MODEL SECONDS [f32|bf16|q8] [SEED]
  * Sequences begin, grow by ragged batches, are forked, cut, continued and closed at random, within
  * a page budget that is often used up. Prints a line of JSON a minute: {"seconds", "rss", "live"
  * (bytes counted), "tokens", "refused" (runs that found no page)}. Exit code 1: counted bytes
- * differ while no sequence is open, pages were lost, or the same prompt gave other logits. */
+ * differ while no sequence is open, pages were lost, or the same prompt gave other logits; 2: wrong
+ * usage. */
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,11 +125,41 @@ static void check_empty(struct soak *s)
     zp_seq_close(seq);
 }
 
-static void open_soak(struct soak *s, const char *path, const char *type, uint64_t seed)
+static void show_usage(void)
+{
+    fprintf(stderr, "usage: soak MODEL SECONDS [f32|bf16|q8] [SEED]\n");
+    exit(2);
+}
+
+static void refuse(const char *name, const char *text, const char *expected)
+{
+    fprintf(stderr, "soak: %s: found '%s', expected %s\n", name, text, expected);
+    show_usage();
+}
+
+static uint64_t read_number(const char *name, const char *text, uint64_t least)
+{
+    char *end;
+    errno = 0;
+    unsigned long long x = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || x < least)
+        refuse(name, text, least > 0 ? "a whole number above 0" : "a whole number");
+    return x;
+}
+
+static zp_kv_type read_type(const char *text)
+{
+    static const char *const names[] = { "f32", "bf16", "q8" };
+    int i = 0;
+    while (i < 3 && strcmp(text, names[i]) != 0) i++;
+    if (i == 3) refuse("KV type", text, "f32, bf16 or q8");
+    return (zp_kv_type)(ZP_KV_F32 + i);
+}
+
+static void open_soak(struct soak *s, const char *path, zp_kv_type type, uint64_t seed)
 {
     zp_err err = { 0 };
-    zp_engine_options o = { .n_ctx = N_CTX, .n_seq = N_SEQ, .micro_batch = 256,
-                            .kv_type = strcmp(type, "q8") == 0 ? ZP_KV_Q8 : ZP_KV_BF16 };
+    zp_engine_options o = { .n_ctx = N_CTX, .n_seq = N_SEQ, .micro_batch = 256, .kv_type = type };
     struct engine_plan plan;
     if (zp_model_open(&s->m, path, NULL, &err) != ZP_OK) stop(path, err.message);
     if (engine_plan(s->m, &o, &plan, &err) != ZP_OK) stop("plan", err.message);
@@ -143,9 +176,11 @@ static void open_soak(struct soak *s, const char *path, const char *type, uint64
 int main(int argc, char **argv)
 {
     struct soak s = { 0 };
-    if (argc < 3) stop("usage", "soak MODEL SECONDS [bf16|q8] [SEED]");
-    open_soak(&s, argv[1], argc > 3 ? argv[3] : "bf16", argc > 4 ? strtoull(argv[4], NULL, 10) : 1);
-    double begin = os_now(), end = begin + (double)strtoull(argv[2], NULL, 10), told = begin;
+    if (argc < 3 || argc > 5) show_usage();
+    uint64_t seconds = read_number("SECONDS", argv[2], 1),
+             seed = argc > 4 ? read_number("SEED", argv[4], 0) : 1;
+    open_soak(&s, argv[1], argc > 3 ? read_type(argv[3]) : ZP_KV_BF16, seed);
+    double begin = os_now(), end = begin + (double)seconds, told = begin;
     check_empty(&s);
     for (uint64_t i = 1; os_now() < end; i++) {
         change_some(&s);
