@@ -16,7 +16,7 @@ for s in INT TERM HUP; do wait_and $s zerope ppl "$m" -f text -c 64; done
 sleep 100 >text & writer=$!
 wait_and TERM zerope scan "$m" -f text -c 64 -o s.json
 wait_and INT zerope evaporate "$m" -f text -c 64 -o o.gguf --budget-kl 1
-kill $writer
+kill $writer; wait $writer # its end of the FIFO is closed
 wait_and INT zerope tokenize "$m" -f text
 
 # what must be a regular file is not waited for
