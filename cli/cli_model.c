@@ -90,6 +90,7 @@ zp_status cli_plan_options(struct cli *c, zp_engine_options *out)
         .n_seq = parallel ? cli_u32(c, "parallel") : 0,
         .n_threads = cli_u32(c, "threads"),
         .micro_batch = cli_u32(c, "batch-size"),
+        .kv_bytes = cli_has(c, "kv-memory") ? (uint64_t)cli_int(c, "kv-memory") << 20 : 0,
         .exact = cli_flag(c, "exact"),
         .prefix_cache = parallel, /* lines often begin alike */
     };

@@ -54,6 +54,10 @@
            "type of cached keys; default bf16, with --exact f32", .abbr = "-ctk"),        \
     CHOICE("cache-type-v", "TYPE", "f32|bf16|q8", NULL,                                   \
            "type of cached values; the same as that of the keys", .abbr = "-ctv")
+#define KV_MEMORY                                                                         \
+    COUNT("kv-memory", "MIB", 1, 1 << 30, NULL,                                           \
+          "memory for cached keys and values, in MiB; default: what the context and the " \
+          "prompts computed at a time need at most")
 #define EXACT                                                                             \
     FLAG("exact", "compute with de-quantised f32 weights, f32 activations, f32 keys and " \
                   "values")
@@ -112,6 +116,7 @@ static const struct cli_option inspect_options[] = {
     CTX(NULL, "context length the memory plan is made for; default: 4096, at most the model's"),
     PARALLEL("plan for run --parallel N of at least N lines; default: run of one prompt"),
     BATCH_AND_KV,
+    KV_MEMORY,
     EXACT,
     FLAG("tensors", "also list every tensor"),
     FLAG("cpu", "also show the processor and the kernels chosen for it", .flag_only = true),
@@ -200,7 +205,9 @@ static const struct cli_option run_options[] = {
     SAMPLING,
     DRAFT,
     FLAG("ignore-eos", "go on after an end token"),
-    PARALLEL("each line of the input is a prompt of its own; N of them are computed at a time"),
+    PARALLEL("each line of the input is a prompt of its own; N of them are computed at a time, "
+             "as far as there is memory for their keys and values"),
+    KV_MEMORY,
     PATH("prompt-cache", NULL, "FILE",
          "begin with what FILE holds of the prompt, and save the computed prompt there",
          .writes = true),

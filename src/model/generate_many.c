@@ -4,7 +4,9 @@
  * M1 jobs begin in their order. What one gives does not depend on its company (generate.c, N3).
  * M2 a beginning that jobs share is computed once, as far as it fills tiles of the prefix cache: a
  *    job that would share with one whose prompt is about to be computed begins after it.
- * M3 a failure that is of one job names it. */
+ * M3 a failure that is of one job names it.
+ * M4 the jobs under way have pages for all they may come to: where the KV budget is for fewer, the
+ *    others wait. */
 #include <string.h>
 
 #include "model/generate.h"
@@ -75,23 +77,37 @@ static zp_status begin_job(struct many *m, struct slot *s, zp_err *err)
 /* Tokens of full tiles that a prompt can take over from another one. */
 static size_t shared_tiles(const zp_job *a, const zp_job *from)
 {
-    size_t n = 0, most = a->n_prompt ? a->n_prompt - 1 : 0;
+    size_t n = 0, most = a->prompt && a->n_prompt ? a->n_prompt - 1 : 0;
     if (from->n_prompt < most) most = from->n_prompt;
     while (n < most && a->prompt[n] == from->prompt[n]) n++;
     return n / KERN_TILE * KERN_TILE;
 }
 
-/* Whether the next job would find more in the prefix cache one run later (M2). */
+/* Pages that a job takes at most. */
+static size_t most_pages(const struct many *m, const zp_job *job)
+{
+    size_t n_ctx = m->e->options.n_ctx, n = job->options ? job->options->n_predict : 0;
+    bool all = n == 0 || n >= n_ctx || job->n_prompt >= n_ctx - n;
+    return kvcache_pages_needed(&m->e->model->position, (uint32_t)(all ? n_ctx : job->n_prompt + n),
+                                m->e->options.micro_batch);
+}
+
+/* Whether the next job would find more in the prefix cache one run later (M2), or might not find
+ * the pages it needs beside those under way (M4). */
 static bool next_waits(const struct many *m)
 {
-    if (!m->e->options.prefix_cache) return false;
+    const zp_job *next = &m->jobs[m->n_begun];
+    size_t n_pages = most_pages(m, next), n_active = 0;
     for (size_t i = 0; i < m->most; i++) {
         const struct slot *s = &m->slots[i];
-        bool computes_prompt = s->job && !s->g.reason && s->g.n_run == 0;
-        if (computes_prompt && shared_tiles(&m->jobs[m->n_begun], s->job) > s->g.n_reused)
+        if (!s->job || s->g.reason) continue;
+        if (m->e->options.prefix_cache && s->g.n_run == 0 &&
+            shared_tiles(next, s->job) > s->g.n_reused)
             return true;
+        n_pages += most_pages(m, s->job);
+        n_active++;
     }
-    return false;
+    return n_active && n_pages > m->e->kv.pages.n_pages;
 }
 
 /* Results of those that ended are given away; jobs that wait take their places. */

@@ -131,6 +131,32 @@ static void test_common_beginnings_are_computed_once(void **state)
     for (size_t i = 0; i < 3; i++) check_common_beginnings(*state, n_seq[i]);
 }
 
+/* A KV budget for two of five: the others wait, and nothing fails. */
+static void test_jobs_wait_for_pages(void **state)
+{
+    enum { N = 5 };
+    struct fixture *f = *state;
+    static const zp_generate_options o = { .n_predict = 40, .ignore_end = true };
+    zp_generated free_of_want[N];
+    for (int scarce = 0; scarce < 2; scarce++) {
+        zp_engine_options options = { .n_ctx = N_CTX, .n_seq = N };
+        struct engine_plan plan;
+        zp_job jobs[N];
+        GOLDEN_OK(engine_plan(f->m, &options, &plan, err));
+        options.kv_bytes = scarce ? plan.kv * 2 / N : 0;
+        zp_engine *e = golden_engine(f->m, options);
+        for (size_t k = 0; k < N; k++)
+            jobs[k] = (zp_job){ f->ids + k * MOST_PROMPT, MOST_PROMPT, k == 3 ? NULL : &o, { 0 } };
+        GOLDEN_OK(zp_generate_many(e, NULL, jobs, N, NULL, err));
+        for (size_t k = 0; k < N; k++) {
+            if (scarce) check_same(&free_of_want[k], &jobs[k].result);
+            else free_of_want[k] = jobs[k].result;
+            if (scarce) free_result(&jobs[k].result), free_result(&free_of_want[k]);
+        }
+        zp_engine_close(e);
+    }
+}
+
 /* ---- endings --------------------------------------------------------------------------------- */
 
 static void check_kept(struct fixture *f, size_t n_ended)
@@ -257,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_company_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_common_beginnings_are_computed_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_jobs_wait_for_pages, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_bad_job_ends_all_and_keeps_what_ended, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_failures_name_their_job, setup, teardown),

@@ -26,6 +26,7 @@ compare -c 2k -ctv q8
 compare -c 100 -np 3 -ctk f32 -b 33
 compare -c 100 --exact -b 16
 compare -c 100 --exact -np 16 -t 1
+compare -c 8k -np 4 --kv-memory 3
 try() { zerope "$@" 2>err >/dev/null; echo "$? $(head -1 err)"; }
 for command in inspect run; do
     try $command "$m" -np 0
@@ -33,7 +34,11 @@ for command in inspect run; do
     try $command "$m" -b 0
     try $command "$m" -ctk f32 -ctv q8
     try $command "$m" -ctk q8 --exact
+    try $command "$m" --kv-memory 0
 done
+# of 16 lines only some have room at a time
+for n in 1000 1; do zerope run "$m" -f lines -n 60 -np 16 --kv-memory $n >"all$n" 2>/dev/null; done
+cmp all1000 all1 && wc -l <all1
 zerope inspect "$m" -c 64 -np 2 -ctk q8 --json | python3 -c 'import json, sys
 m = json.load(sys.stdin)["memory"]
 print(*(m[k] for k in ("n_seq", "kv_type", "exact", "prefix_cache")))'
