@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import time
 
-from accept_common import CORPUS, MODEL, ROOT, WORK, ZEROPE, peer, record, run, zerope
+from accept_common import CORPUS, EVIDENCE, MODEL, ROOT, WORK, ZEROPE, peer, record, run, zerope
 
 PAIRS = 7
 THREADS = os.cpu_count()
@@ -205,7 +205,7 @@ def line_depths():
     """Time of a token at depths up to 131,072 grows linearly; the context granted costs nothing."""
     depths = "0,16k,32k,48k,64k,80k,96k,112k,128k"
     document = zerope("bench", position_free(), "-p", 0, "-n", 16, "-d", depths, "-r", 5, "-ctk",
-                      "q8", "--copy-fill", "-o", WORK / "depths.svg", "--quiet")
+                      "q8", "--copy-fill", "-o", EVIDENCE / "engine-depths.svg", "--quiet")
     rows = [(r["depth"], r["seconds_median"] / r["tokens"]) for r in document["rows"]]
     slope, start = statistics.linear_regression(*zip(*rows))
     worst = max(abs(t - start - slope * d) / t for d, t in rows)
