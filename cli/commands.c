@@ -448,7 +448,8 @@ static const struct cli_example help_examples[] = {
 const struct cli_option cli_common_options[] = {
     FLAG("help", "show this help", .abbr = "-h", .flag_only = true),
     FLAG("json", "print one JSON document on standard output and nothing else there"),
-    COUNT("threads", "N", 0, 256, "0", "threads to compute with; 0: one a core",
+    COUNT("threads", "N", 0, 256, "0",
+          "threads to compute with, at most one a processor; 0: one a core",
           .abbr = "-t"),
     FLAG("quiet", "no progress, notes or timings on stderr", .abbr = "-q"),
     FLAG("verbose", "more notes on stderr", .abbr = "-v"),

@@ -62,6 +62,7 @@ static inline void bits_open(struct same_bits *b, const zp_model *m, const char 
                              size_t n, zp_engine_options options)
 {
     zp_model_info info;
+    engine_allow_any_threads(true);
     zp_model_describe(m, &info);
     *b = (struct same_bits){
         .m = m, .options = options, .name = name, .ids = ids, .n = n, .d = info.d_model

@@ -130,7 +130,7 @@ typedef enum zp_mode { ZP_MODE_FULL, ZP_MODE_ZERO, ZP_MODE_HALF, ZP_MODE_AUTO } 
 typedef struct zp_engine_options {
     uint32_t n_ctx;       /* positions each sequence may hold; default min(model's length, 4096) */
     uint32_t n_seq;       /* sequences at a time the KV budget must hold; default 1 */
-    uint32_t n_threads;   /* default: cores available */
+    uint32_t n_threads;   /* default: cores available; at most the processors there are */
     uint32_t micro_batch; /* tokens computed together; default 512 */
     uint64_t kv_bytes;    /* KV budget; default: what n_ctx and n_seq need */
     zp_kv_type kv_type;   /* default bf16, with exact f32 */

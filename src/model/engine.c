@@ -8,6 +8,7 @@
  *    back pages of the old length: those keep every token that was computed, and can go on. */
 #include "model/engine.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -29,6 +30,14 @@ static zp_status check_names(const zp_engine_options *o, zp_err *err)
     return ZP_OK;
 }
 
+/* Tests run more threads than there are processors. */
+static atomic_bool any_threads;
+
+void engine_allow_any_threads(bool on)
+{
+    atomic_store(&any_threads, on);
+}
+
 static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err *err)
 {
     ZP_TRY(check_names(o, err));
@@ -39,6 +48,8 @@ static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err 
     if (o->n_seq == 0) o->n_seq = 1;
     ZP_FAIL_IF(o->n_seq > 65536, err, ZP_BAD_INPUT, "%u sequences; at most 65536", o->n_seq);
     if (o->n_threads == 0) o->n_threads = os_core_count();
+    else if (o->n_threads > os_cpu_count() && !atomic_load(&any_threads))
+        o->n_threads = os_cpu_count();
     ZP_FAIL_IF(o->n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", o->n_threads);
     if (o->micro_batch == 0) o->micro_batch = 512;
     ZP_FAIL_IF(o->micro_batch > 65536, err, ZP_BAD_INPUT, "micro-batch of %u tokens; at most 65536",

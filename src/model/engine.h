@@ -56,6 +56,8 @@ struct engine_plan {
 };
 zp_status engine_plan(const struct zp_model *m, zp_engine_options *options, struct engine_plan *out,
                       zp_err *err);
+/* Hook of tests: engines take more threads than there are processors. */
+void engine_allow_any_threads(bool on);
 /* Pages of one sequence of n_ctx positions, all heads, by position; o is resolved. */
 uint64_t engine_kv_bytes_per_token(const struct position *p, const zp_engine_options *o);
 

@@ -182,5 +182,6 @@ int main(void)
         cmocka_unit_test(test_closed_model_takes_no_position_memory),
         cmocka_unit_test(test_running_takes_no_memory),
     };
+    engine_allow_any_threads(true);
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
