@@ -6,4 +6,5 @@ many="$DATA/arch/gguf/gguf-smollm3.gguf"
 a=$(zerope inspect "$many" --tensors --json | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["tensors"]))')
 b=$(zerope inspect "$many" --tensors | sed -n '/^tensors/,$p' | grep -c weight)
 echo "$((a == b)) $((a > 0))"
-for t in 1 3; do zerope inspect "$closed" -t $t --json | grep n_threads; done
+zerope inspect "$closed" -t 1 --json | grep n_threads
+zerope inspect "$closed" -t 256 --json | grep -o "\"n_threads\": $(nproc)," | tr -d "[0-9]"
