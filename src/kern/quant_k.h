@@ -23,20 +23,11 @@ ZP_INLINE uint32_t load_u32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); re
 ZP_INLINE float load_half(const uint8_t *p) { return half_expand(load_u16(p)); }
 
 /* Takes one block apart; q in natural order, CODEBOOK types nibbles. */
-typedef void (*quant_unpack_fn)(const uint8_t *restrict b, uint8_t *restrict q,
-                                struct quant_scales *restrict s);
-void quant_k_unpack_q2(const uint8_t *restrict b, uint8_t *restrict q,
-                       struct quant_scales *restrict s);
-void quant_k_unpack_q3(const uint8_t *restrict b, uint8_t *restrict q,
-                       struct quant_scales *restrict s);
-void quant_k_unpack_q4(const uint8_t *restrict b, uint8_t *restrict q,
-                       struct quant_scales *restrict s);
-void quant_k_unpack_q5(const uint8_t *restrict b, uint8_t *restrict q,
-                       struct quant_scales *restrict s);
-void quant_k_unpack_q6(const uint8_t *restrict b, uint8_t *restrict q,
-                       struct quant_scales *restrict s);
-void quant_k_unpack_iq4xs(const uint8_t *restrict b, uint8_t *restrict q,
-                          struct quant_scales *restrict s);
+typedef void quant_unpack_op(const uint8_t *restrict b, uint8_t *restrict q,
+                             struct quant_scales *restrict s);
+typedef quant_unpack_op *quant_unpack_fn;
+quant_unpack_op quant_k_unpack_q2, quant_k_unpack_q3, quant_k_unpack_q4, quant_k_unpack_q5,
+    quant_k_unpack_q6, quant_k_unpack_iq4xs;
 
 /* The eight 6-bit (scale, min) pairs in the 12 bytes that Q4_K and Q5_K share. */
 void quant_k_scales_get(const uint8_t *packed, uint8_t scale[8], uint8_t min[8]);
