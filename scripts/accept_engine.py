@@ -7,9 +7,9 @@ import os
 import pathlib
 import shutil
 import signal
-import statistics
 import subprocess
 import time
+from statistics import linear_regression, median, quantiles
 
 from accept_common import CORPUS, EVIDENCE, MODEL, ROOT, WORK, ZEROPE, peer, record, run, zerope
 
@@ -37,10 +37,6 @@ def synthetic():
     if not path.exists():
         run(ROOT / "tools/synthetic_gguf.py", path)
     return path
-
-
-def median(values):
-    return statistics.median(values)
 
 
 def line_targets():
@@ -100,7 +96,7 @@ def line_deep():
         ratio_by_read, least_share = DEEP.get(key, ((0, 0), None))
         least = ratio_by_read[read >= 55]
         judged.append({"kv": key[0], "test": key[1], "depth": key[2], "ratio": median(ratios),
-                       "ratio_quartiles": statistics.quantiles(ratios, n=4)[::2],
+                       "ratio_quartiles": quantiles(ratios, n=4)[::2],
                        "ours": median(s["ours"] for s in found),
                        "theirs": median(s["theirs"] for s in found), "share": share,
                        "read_gbps": read, "least_ratio": least, "least_share": least_share,
@@ -210,7 +206,7 @@ def line_depths():
     document = zerope("bench", position_free(), "-p", 0, "-n", 16, "-d", depths, "-r", 5, "-ctk",
                       "q8", "--copy-fill", "-o", EVIDENCE / "engine-depths.svg", "--quiet")
     rows = [(r["depth"], r["seconds_median"] / r["tokens"]) for r in document["rows"]]
-    slope, start = statistics.linear_regression(*zip(*rows))
+    slope, start = linear_regression(*zip(*rows))
     worst = max(abs(t - start - slope * d) / t for d, t in rows)
     granted = [zerope("bench", position_free(), "-p", 0, "-n", 64, "-c", c, "-r", 1, "-ctk", "q8",
                       "--quiet")["rows"][-1]["tps_median"] for _ in range(PAIRS)

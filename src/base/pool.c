@@ -11,8 +11,8 @@
  * P3 nobody spins where the thread waited for may need the core: with more threads than
  *    processors, and while other processes crowd them. Whoever spins there keeps the one it waits
  *    for from running, or is put on the same core with it; who sleeps makes room. The kernel tells:
- *    it counts how often it took a core away from a thread. One core busy, decode: 0.68 of the idle
- *    speed (`accept engine busy`), with spinning alone 0.32. */
+ *    it counts how often it took a core away from a thread. One core busy, decode: 0.6 to 0.7 of
+ *    the idle speed (`accept engine busy`), with spinning alone 0.32. */
 #include "pool.h"
 
 #include <errno.h>
