@@ -1,6 +1,6 @@
-/* bench_kern.c: speed of every kernel of the fastest level (or the one named: ref, avx2, avx512) on
- * one core, as a share of this core's peaks measured in the same run. Weights and tiles come from
- * memory (working sets beyond the caches), shapes are those of a 135M and a 1B model.
+/* bench_kern.c: speed of every kernel of the fastest level (or the one named) on one core, as a
+ * share of this core's peaks measured in the same run. Weights and tiles come from memory (working
+ * sets beyond the caches), shapes are those of a 135M and a 1B model.
  * Times are processor time of the thread, best of a few rounds, so that other load disturbs little.
  *   bench_kern [level] [part of an operation's name] */
 #include <math.h>
@@ -102,7 +102,7 @@ static double read_rate(void)
 static void measure_peaks(struct bench *b)
 {
     b->peak.read = read_rate();
-    if (b->t.level == KERN_AVX512) {
+    if (b->t.level >= KERN_AVX512) {
         b->peak.flops = 32 * instructions_per_ns(0);
         b->peak.int_ops = 128 * instructions_per_ns(1);
     } else if (b->t.level == KERN_AVX2) {
@@ -120,10 +120,17 @@ static void print_share(const char *unit, double rate, double peak)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Random blocks with finite scales: speed does not depend on values. */
+/* Random numbers of that size (tiny ones would cost some processors a trap each), or random blocks
+ * with finite scales. */
 static void fill_blocks(struct bench *b, const struct quant_traits *t, uint8_t *out, size_t n)
 {
+    zp_err err = { 0 };
     for (size_t i = 0; i < n; i++, out += t->bytes) {
+        if (t->block == 1) {
+            float x = (float)(2 * rng_unit(&b->rng) - 1);
+            quant_quantize_row(t, &x, out, 1, &err);
+            continue;
+        }
         do {
             for (size_t k = 0; k < t->bytes; k++) out[k] = (uint8_t)rng_u32(&b->rng);
         } while (!quant_row_is_finite(t, out, t->block));
@@ -350,7 +357,7 @@ static void bench_rows(struct bench *b)
 int main(int argc, char **argv)
 {
     struct bench b = { .rng = rng_stream(1, 1), .filter = argc > 2 ? argv[2] : "" };
-    enum kern_level level = KERN_AVX512;
+    enum kern_level level = KERN_LEVEL_COUNT;
     for (int l = 0; argc > 1 && l < KERN_LEVEL_COUNT; l++)
         if (strcmp(argv[1], kern_level_name((enum kern_level)l)) == 0) level = (enum kern_level)l;
     kern_table_init(&b.t, level);

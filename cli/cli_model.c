@@ -108,7 +108,7 @@ zp_status cli_plan_options(struct cli *c, zp_engine_options *out)
 
 zp_status cli_engine_options(struct cli *c, zp_engine_options *out)
 {
-    static const char *const levels[] = { "best", "ref", "avx2", "avx512" };
+    static const char *const levels[] = { "best", "ref", "avx2", "avx512", "avx512bf16" };
     CLI_TRY(cli_plan_options(c, out));
     out->pin_threads = cli_flag(c, "pin");
     out->allow_unverified_mode =

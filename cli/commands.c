@@ -63,7 +63,7 @@
                   "values")
 #define ENGINE                                                                            \
     BATCH_AND_KV,                                                                         \
-    CHOICE("cpu", "LEVEL", "best|ref|avx2|avx512", "best",                                \
+    CHOICE("cpu", "LEVEL", "best|ref|avx2|avx512|avx512bf16", "best",                     \
            "highest kernel level to use"),                                                \
     EXACT,                                                                                \
     FLAG("pin", "keep every thread on a core of its own"),                                \

@@ -108,7 +108,7 @@ static inline void bits_threads(const struct same_bits *b, size_t n)
 
 static inline void bits_levels(const struct same_bits *b, zp_level lowest, size_t n)
 {
-    for (int level = (int)lowest; level <= ZP_LEVEL_AVX512; level++) {
+    for (int level = (int)lowest; level <= ZP_LEVEL_AVX512BF16; level++) {
         zp_engine_options o = b->options;
         o.level = (zp_level)level;
         bits_whole(b, o, n, "level", (size_t)level);

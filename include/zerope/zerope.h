@@ -122,7 +122,13 @@ ZP_API zp_status zp_template_render_text(const char *template_text, const char *
 /* ---- engine ---------------------------------------------------------------------------------- */
 /* q8: 8 bits and a scale for 64 of them; the last, partly full page of a sequence is bf16. */
 typedef enum zp_kv_type { ZP_KV_DEFAULT, ZP_KV_F32, ZP_KV_BF16, ZP_KV_Q8 } zp_kv_type;
-typedef enum zp_level { ZP_LEVEL_BEST, ZP_LEVEL_REF, ZP_LEVEL_AVX2, ZP_LEVEL_AVX512 } zp_level;
+typedef enum zp_level {
+    ZP_LEVEL_BEST,
+    ZP_LEVEL_REF,
+    ZP_LEVEL_AVX2,
+    ZP_LEVEL_AVX512,
+    ZP_LEVEL_AVX512BF16
+} zp_level;
 /* Position mode of a sequence: as in the file; skip everywhere; skip where the stored plan says; by
  * length. */
 typedef enum zp_mode { ZP_MODE_FULL, ZP_MODE_ZERO, ZP_MODE_HALF, ZP_MODE_AUTO } zp_mode;

@@ -57,7 +57,7 @@ static size_t read_features(struct cpu_feature out[16])
         { "f16c", KERN_AVX2, LEAF1_C, 29 },          { "avx512f", KERN_AVX512, LEAF7_B, 16 },
         { "avx512dq", KERN_AVX512, LEAF7_B, 17 },    { "avx512bw", KERN_AVX512, LEAF7_B, 30 },
         { "avx512vl", KERN_AVX512, LEAF7_B, 31 },    { "avx512_vnni", KERN_AVX512, LEAF7_C, 11 },
-        { "avx512_bf16", KERN_AVX512, LEAF7_1A, 5 },
+        { "avx512_bf16", KERN_AVX512BF16, LEAF7_1A, 5 },
     };
     uint32_t leaf[LEAF_COUNT];
     read_leaves(leaf);
@@ -78,7 +78,7 @@ enum kern_level kern_cpu_level(void)
 {
     struct cpu_feature f[16];
     size_t n = read_features(f);
-    enum kern_level level = n == 0 ? KERN_REF : KERN_AVX512;
+    enum kern_level level = n == 0 ? KERN_REF : KERN_LEVEL_COUNT - 1;
     for (size_t i = 0; i < n; i++)
         if (!f[i].present && f[i].level <= level) level = (enum kern_level)(f[i].level - 1);
     return level;
@@ -99,7 +99,7 @@ void kern_cpu_features(char *out, size_t size)
 
 const char *kern_level_name(enum kern_level level)
 {
-    static const char *const names[KERN_LEVEL_COUNT] = { "ref", "avx2", "avx512" };
+    static const char *const names[KERN_LEVEL_COUNT] = { "ref", "avx2", "avx512", "avx512bf16" };
     return (unsigned)level < KERN_LEVEL_COUNT ? names[level] : "unknown";
 }
 
@@ -115,6 +115,7 @@ _Static_assert(OP_COUNT <= sizeof((struct kern_table *)0)->names / sizeof(char *
 #define LEVEL_ref KERN_REF
 #define LEVEL_avx2 KERN_AVX2
 #define LEVEL_avx512 KERN_AVX512
+#define LEVEL_avx512bf16 KERN_AVX512BF16
 
 void kern_table_init(struct kern_table *t, enum kern_level max_level)
 {

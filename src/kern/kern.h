@@ -28,7 +28,7 @@
 #include "base/status.h"
 #include "kern/pack.h"
 
-enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_LEVEL_COUNT };
+enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_AVX512BF16, KERN_LEVEL_COUNT };
 
 /* Each operation kind has a function type (kern_x_op, for declarations) and a pointer type
  * (kern_x_fn, for tables). */
@@ -89,7 +89,7 @@ typedef kern_gemm_op *kern_gemm_fn;
  * Row r sees position j iff j < n_sink or lo[r] <= j, and j < hi[r] (hi = own position + 1).
  * Online softmax tile by tile in ascending order; state per row: m (running max, start -INFINITY),
  * l (sum, start 0), o (d, start 0). A tile that a row does not see leaves its state untouched.
- * Masked positions count as exact zeros; what a tile holds at or beyond every row's hi is not read.
+ * Masked positions count as exact zeros; what a tile holds at or beyond every row's hi is ignored.
  * bias, where not NULL: bias[r][j] is added to the logit of position j (readable for every visible
  * j only). */
 enum { KERN_TILE = 64, KERN_SEGMENT = 1024, KERN_Q8_GROUP = 64 };
@@ -123,8 +123,8 @@ struct kern_attend {
  * q8: a score is, group by group, s = s + (int_dot * scale_k) * scale_q; a group of 64 channels
  * takes weights times V's scales in 15 bits of the largest of the tile, and
  * o = (o * keep) + int_dot * unit; parentheses are rounded, then the multiply-add once.
- * NaN in q makes its row NaN. vdpbf16ps takes what is below 2^-126 for 0: there bf16 has avx512
- * differ from the other levels. */
+ * NaN in q makes its row NaN. vdpbf16ps takes what is below 2^-126 for 0: there attend_bf16 of
+ * level avx512bf16 differs from the others. */
 typedef void kern_attend_op(const struct kern_attend *a);
 typedef kern_attend_op *kern_attend_fn;
 /* Merges segment state b into a: both (m, l, o (d)); ascending segments. EXACT. */

@@ -191,7 +191,7 @@ static zp_status write_all(struct json_build *w, uint32_t n_threads, bool quick,
     asked = rates.cores;
     if (n_threads != os_core_count())
         ZP_TRY(measure(n_threads, quick ? 0.2 : 1.5, &asked, &rates.bytes, err));
-    kern_table_init(&kern, KERN_AVX512);
+    kern_table_init(&kern, KERN_LEVEL_COUNT);
     json_build_object(w, NULL);
     json_build_text(w, "version", zp_version());
     write_cpu(w, n_threads, &rates);

@@ -23,8 +23,8 @@ static zp_status check_names(const zp_engine_options *o, zp_err *err)
 {
     int kv = (int)o->kv_type, level = (int)o->level;
     ZP_FAIL_IF(kv < 0 || kv > ZP_KV_Q8, err, ZP_USAGE, "KV type %d is unknown", kv);
-    ZP_FAIL_IF(level < 0 || level > ZP_LEVEL_AVX512, err, ZP_USAGE, "kernel level %d is unknown",
-               level);
+    ZP_FAIL_IF(level < 0 || level > ZP_LEVEL_AVX512BF16, err, ZP_USAGE,
+               "kernel level %d is unknown", level);
     ZP_FAIL_IF(o->exact && o->kv_type != ZP_KV_DEFAULT && o->kv_type != ZP_KV_F32, err, ZP_USAGE,
                "the exact path keeps keys and values in f32: leave the KV type out");
     return ZP_OK;
@@ -132,7 +132,7 @@ static zp_status check_memory(const struct engine_plan *plan, zp_err *err)
 
 static enum kern_level level_of(zp_level level)
 {
-    return level == ZP_LEVEL_REF ? KERN_REF : level == ZP_LEVEL_AVX2 ? KERN_AVX2 : KERN_AVX512;
+    return level == ZP_LEVEL_BEST ? KERN_LEVEL_COUNT : (enum kern_level)(level - ZP_LEVEL_REF);
 }
 
 static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err)

@@ -346,7 +346,7 @@ zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, 
     struct kern_table kern;
     zp_model_info info;
     zp_model_describe(m, &info);
-    kern_table_init(&kern, KERN_AVX512);
+    kern_table_init(&kern, KERN_LEVEL_COUNT);
     json_build_open(&w, err);
     json_build_object(&w, NULL);
     write_metadata(&w, m, &info);

@@ -1,8 +1,7 @@
 /* attend_batch.h: which rows of an attention call see which tile, in steps of up to six rows.
  * Shared by the attend files of all levels; no vector code. A tile comes up once, all its rows in a
- * row, so that it is read from memory once (the processor fetches ahead along neighbouring pages;
- * prefetch instructions for the next tile made 20 GB/s of 28); rows that do not see it never enter
- * a batch. */
+ * row, so that it is read from memory once; rows that do not see it never enter a batch. The last
+ * batch of a tile names the next one, for kernels that fetch it meanwhile, line by line. */
 #ifndef KERN_X86_ATTEND_BATCH_H
 #define KERN_X86_ATTEND_BATCH_H
 
@@ -20,6 +19,7 @@ struct attend_batch {
     uint64_t seen[BATCH_ROWS];                   /* bit j: position j of the tile */
     float keep[8];                               /* factor of the old state; two fours */
     const char *k, *v;                           /* the tile */
+    const char *k_next, *v_next;                 /* the tile to fetch meanwhile, or NULL */
     ZP_ALIGN(64) float p[BATCH_ROWS][KERN_TILE]; /* scores, then weights */
 };
 
@@ -41,6 +41,14 @@ static inline uint64_t positions_seen(const struct kern_attend *a, size_t r, siz
 {
     size_t sinks = a->n_sink < a->hi[r] ? a->n_sink : a->hi[r];
     return bits_between(first, a->lo[r], a->hi[r]) | bits_between(first, 0, sinks);
+}
+
+/* Asks for bytes [at, at + n) of the next tile. */
+ZP_INLINE void fetch_next(const char *next, size_t at, size_t n)
+{
+    if (!next) return;
+    ZP_UNROLL
+    for (size_t i = 0; i < n; i += 64) __builtin_prefetch(next + at + i);
 }
 
 static inline void add_row(struct attend_batch *b, const struct kern_attend *a, size_t r,
@@ -67,6 +75,9 @@ static inline bool attend_next(const struct kern_attend *a, struct attend_walk *
         if (b->n == 0) continue;
         b->k = a->k_tile[w->tile];
         b->v = a->v_tile[w->tile];
+        bool is_last = w->row == a->n_rows && w->tile + 1 < a->tile_end;
+        b->k_next = is_last ? a->k_tile[w->tile + 1] : NULL;
+        b->v_next = is_last ? a->v_tile[w->tile + 1] : NULL;
         return true;
     }
     return false;

@@ -35,15 +35,16 @@ ZP_INLINE __m512i broadcast4(const void *x)
     return _mm512_set1_epi32(quad);
 }
 
-ZP_INLINE __m512 load_f16(const uint16_t *from)
+ZP_INLINE __m512 load_f16(const void *from)
 {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
+    return _mm512_cvtph_ps(_mm256_loadu_si256(from));
 }
 
-/* p[r] (+)= scores of one group of channels: `steps` quads from K at k. */
-ZP_INLINE void score_group(struct attend_batch *b, const uint8_t *k, size_t g,
-                           size_t width, size_t steps, const uint16_t *k_scale, int n)
+/* p[r] (+)= scores of group g of channels. */
+ZP_INLINE void score_group(struct attend_batch *b, size_t g, size_t width, int n)
 {
+    const char *k_scale = b->k + TILE * (width + 2 * g);
+    size_t steps = width / 4 - g * STEPS < STEPS ? width / 4 - g * STEPS : STEPS;
     __m512i acc[BATCH_ROWS][PARTS];
     size_t groups = kern_q8_groups(width);
     ZP_UNROLL
@@ -53,10 +54,11 @@ ZP_INLINE void score_group(struct attend_batch *b, const uint8_t *k, size_t g,
         for (int c = 0; c < PARTS; c++) acc[r][c] = start;
     }
     for (size_t i = 0; i < steps; i++) {
-        const uint8_t *at = k + i * TILE * 4;
+        size_t at = (g * STEPS + i) * TILE * 4;
         __m512i w[PARTS];
         ZP_UNROLL
-        for (int c = 0; c < PARTS; c++) w[c] = _mm512_loadu_si512(at + c * 64);
+        for (int c = 0; c < PARTS; c++) w[c] = _mm512_loadu_si512(b->k + at + c * 64);
+        fetch_next(b->k_next, at, PARTS * 64);
         ZP_UNROLL
         for (int r = 0; r < n; r++) {
             __m512i q = broadcast4(b->q[r] + g * GROUP + i * 4);
@@ -66,7 +68,7 @@ ZP_INLINE void score_group(struct attend_batch *b, const uint8_t *k, size_t g,
     }
     ZP_UNROLL
     for (int c = 0; c < PARTS; c++) {
-        __m512 scale = load_f16(k_scale + g * TILE + c * LANES);
+        __m512 scale = load_f16(k_scale + 2 * c * LANES);
         ZP_UNROLL
         for (int r = 0; r < n; r++) {
             float q_scale;
@@ -81,7 +83,7 @@ ZP_INLINE void score_group(struct attend_batch *b, const uint8_t *k, size_t g,
 }
 
 /* The weights of row r times V's scales, in 15 bits of the largest. */
-ZP_INLINE void split_weights(const struct attend_batch *b, int r, const uint16_t *v_scale,
+ZP_INLINE void split_weights(const struct attend_batch *b, int r, const char *v_scale,
                              struct weights_q8 *out)
 {
     const __m512 zero = _mm512_setzero_ps(), limit = _mm512_set1_ps(3.402823466e+38f);
@@ -91,7 +93,7 @@ ZP_INLINE void split_weights(const struct attend_batch *b, int r, const uint16_t
     for (int c = 0; c < PARTS; c++) {
         __m512 p = _mm512_load_ps(b->p[r] + c * LANES);
         __mmask16 some = _mm512_cmp_ps_mask(p, zero, _CMP_NEQ_UQ);
-        w[c] = _mm512_maskz_mul_ps(some, p, load_f16(v_scale + c * LANES));
+        w[c] = _mm512_maskz_mul_ps(some, p, load_f16(v_scale + 2 * c * LANES));
         __mmask16 good = _mm512_cmp_ps_mask(w[c], limit, _CMP_LE_OQ);
         top = _mm512_max_ps(top, _mm512_max_ps(w[c], zero));
         w[c] = _mm512_maskz_mov_ps(good, w[c]);
@@ -109,10 +111,9 @@ ZP_INLINE void split_weights(const struct attend_batch *b, int r, const uint16_t
     }
 }
 
-/* 16 * parts channels of o, whose V is at v: quads [q0, q1) of positions. */
-ZP_INLINE void add_values(struct attend_batch *b, const struct weights_q8 *w, const int8_t *v,
-                          size_t width, size_t c0, __mmask16 last, size_t q0,
-                          size_t q1, int n, int parts)
+/* 16 * parts channels of o from c0: quads [q0, q1) of positions. */
+ZP_INLINE void add_values(struct attend_batch *b, const struct weights_q8 *w, size_t width,
+                          size_t c0, __mmask16 last, size_t q0, size_t q1, int n, int parts)
 {
     __m512i high[BATCH_ROWS][PARTS], low[BATCH_ROWS][PARTS];
     ZP_UNROLL
@@ -126,7 +127,8 @@ ZP_INLINE void add_values(struct attend_batch *b, const struct weights_q8 *w, co
         ZP_UNROLL
         for (int c = 0; c < parts; c++)
             x[c] = _mm512_maskz_loadu_epi32(c == parts - 1 ? last : (__mmask16)0xffff,
-                                            v + at + c * 64);
+                                            b->v + at + c * 64);
+        fetch_next(b->v_next, at, (size_t)parts * 64);
         ZP_UNROLL
         for (int r = 0; r < n; r++) {
             __m512i h = broadcast4(w->high[r] + 4 * i), l = broadcast4(w->low[r] + 4 * i);
@@ -154,26 +156,19 @@ ZP_INLINE void add_values(struct attend_batch *b, const struct weights_q8 *w, co
 ZP_INLINE void attend_step(struct attend_batch *b, size_t d, int n)
 {
     size_t width = kern_q8_width(d), groups = kern_q8_groups(d);
-    const uint8_t *k = (const uint8_t *)b->k;
-    const int8_t *v = (const int8_t *)b->v;
-    const uint16_t *k_scale = (const uint16_t *)(const void *)(k + TILE * width);
-    const uint16_t *v_scale = (const uint16_t *)(const void *)(v + TILE * width);
-    for (size_t g = 0; g < groups; g++) {
-        size_t left = (width - g * GROUP) / 4, from = g * GROUP * TILE;
-        score_group(b, k + from, g, width,
-                    left < STEPS ? left : STEPS, k_scale, n);
-    }
+    for (size_t g = 0; g < groups; g++) score_group(b, g, width, n);
+    fetch_next(b->k_next, TILE * width, 2 * TILE);
     uint64_t any = soften(b, n, false);
     size_t q0 = (size_t)__builtin_ctzll(any) / 4, q1 = (67 - (size_t)__builtin_clzll(any)) / 4;
     for (size_t g = 0; g < groups; g++) {
         struct weights_q8 w;
         size_t c0 = g * GROUP, c1 = c0 + GROUP < d ? c0 + GROUP : d;
         int parts = n <= 3 ? PARTS : PARTS / 2; /* at most 24 accumulators */
-        for (int r = 0; r < n; r++) split_weights(b, r, v_scale + g * TILE, &w);
+        for (int r = 0; r < n; r++) split_weights(b, r, b->v + TILE * (width + 2 * g), &w);
         for (; c0 + (size_t)parts * LANES <= c1; c0 += (size_t)parts * LANES)
-            add_values(b, &w, v, width, c0, 0xffff, q0, q1, n, parts);
+            add_values(b, &w, width, c0, 0xffff, q0, q1, n, parts);
         for (; c0 < c1; c0 += LANES)
-            add_values(b, &w, v, width, c0,
+            add_values(b, &w, width, c0,
                        (__mmask16)(c1 - c0 >= LANES ? 0xffff : (1u << (c1 - c0)) - 1), q0, q1, n,
                        1);
     }

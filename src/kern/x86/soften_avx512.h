@@ -9,8 +9,11 @@
 
 enum { TILE = KERN_TILE, LANES = 16, PARTS = TILE / LANES };
 
+#ifdef __AVX512BF16__
+enum { HAS_BF16 = 1 };
+
 /* 64 weights as 32 pairs of bf16 at `out`; the weights become what the pairs hold. */
-ZP_INLINE void round_pairs(__m512 w[PARTS], float *out)
+ZP_INLINE void round_weights(__m512 w[PARTS], float *out)
 {
     ZP_UNROLL
     for (int c = 0; c < PARTS; c += 2) {
@@ -23,6 +26,26 @@ ZP_INLINE void round_pairs(__m512 w[PARTS], float *out)
         }
     }
 }
+#else
+enum { HAS_BF16 = 0 };
+
+/* 64 weights to the nearest bf16, ties to even, as floats at `out` too; NaN stays NaN, what bf16
+ * has no normal number for is 0. */
+ZP_INLINE void round_weights(__m512 w[PARTS], float *out)
+{
+    ZP_UNROLL
+    for (int c = 0; c < PARTS; c++) {
+        __m512i bits = _mm512_castps_si512(w[c]);
+        __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+        __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+        __mmask16 normal = _mm512_cmp_ps_mask(w[c], _mm512_set1_ps(0x1p-126f), _CMP_GE_OQ);
+        __mmask16 nan = _mm512_cmp_ps_mask(w[c], w[c], _CMP_UNORD_Q);
+        up = _mm512_maskz_and_epi32(normal, up, _mm512_set1_epi32((int)0xffff0000));
+        w[c] = _mm512_mask_mov_ps(_mm512_castsi512_ps(up), nan, w[c]);
+        _mm512_store_ps(out + c * LANES, w[c]);
+    }
+}
+#endif
 
 /* Four rows' last four lanes each, by one of two steps: the order of sum_avx512. */
 ZP_INLINE __m128 last_lanes(const __m128 v[4], bool is_max)
@@ -86,7 +109,7 @@ ZP_INLINE __m512 weigh_scores(struct attend_batch *b, int r, float max, bool is_
         w[c] = _mm512_maskz_mov_ps(seen, w[c]);
         if (!is_bf16) _mm512_store_ps(b->p[r] + c * LANES, w[c]);
     }
-    if (is_bf16) round_pairs(w, b->p[r]);
+    if (is_bf16) round_weights(w, b->p[r]);
     return _mm512_add_ps(_mm512_add_ps(w[0], w[1]), _mm512_add_ps(w[2], w[3]));
 }
 
