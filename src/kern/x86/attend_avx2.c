@@ -1,10 +1,19 @@
 /* attend_avx2.c: attention over 64-position tiles, up to six query rows at a time, 16 lanes in two
  * registers: 12 accumulators. Passes over the tile's four slices of 16 positions (scores) and over
- * slices of 16 channels (values). Steps and orders are those of attend_avx512.c: the same bits. */
+ * slices of 16 channels (values). Where a bf16 tile serves many rows it is made floats first. Steps
+ * and orders are those of attend_avx512.h: the same bits. */
 #include <immintrin.h>
 #include <string.h>
 #include "kern/kern_impl.h"
 #include "kern/x86/soften_avx2.h"
+
+enum {
+    WIDE_D = 256,   /* most channels of a tile that is made floats as a whole, */
+    WIDE_ROWS = 24, /* for at least that many rows */
+};
+
+/* How a tile is stored; WIDE: bf16 made floats, in natural order. */
+enum store { FLOATS, PAIRS, WIDE };
 
 /* How a register of 8 values is made: f32 as it is, bf16 from the low or high half of pairs. */
 enum half { WHOLE, LOW, HIGH };
@@ -29,7 +38,7 @@ ZP_INLINE __m256 broadcast(const char *x, enum half half)
     return _mm256_castsi256_ps(_mm256_set1_epi32(word));
 }
 
-/* acc[r] += x[r] * (16 lanes at `from`). Both types take 4 bytes a lane: a float or a pair.
+/* acc[r] += x[r] * (16 lanes at `from`). All types take 4 bytes a lane: a float or a pair.
  * mask: two registers, or NULL where all lanes exist. */
 ZP_INLINE void add_products(__m256 acc[BATCH_ROWS][2], const char *from, enum half half,
                             const __m256i *mask, const char *const x[BATCH_ROWS], size_t at, int n)
@@ -43,18 +52,33 @@ ZP_INLINE void add_products(__m256 acc[BATCH_ROWS][2], const char *from, enum ha
     }
 }
 
+/* The same for pair i of K's channels or V's positions, odd first; row: bytes from one pair, or
+ * WIDE half, to the next. */
+ZP_INLINE void add_pair(__m256 acc[BATCH_ROWS][2], const char *from, size_t row, enum store store,
+                        bool has_odd, const __m256i *mask, const char *const x[BATCH_ROWS],
+                        size_t i, int n)
+{
+    const char *even = from + (store == WIDE ? 2 * i : i) * row;
+    if (store == WIDE) {
+        if (has_odd) add_products(acc, even + row, WHOLE, mask, x, 2 * i + 1, n);
+        add_products(acc, even, WHOLE, mask, x, 2 * i, n);
+        return;
+    }
+    if (has_odd) add_products(acc, even, HIGH, mask, x, i, n);
+    add_products(acc, even, LOW, mask, x, i, n);
+}
+
 /* p[r] = scores of 16 positions. */
-ZP_INLINE void score(struct attend_batch *b, const char *k, size_t d, int slice,
-                     bool is_bf16, int n)
+ZP_INLINE void score(struct attend_batch *b, size_t d, int slice, enum store store, int n)
 {
     __m256 s[BATCH_ROWS][2];
     ZP_UNROLL
     for (int r = 0; r < n; r++) s[r][0] = s[r][1] = _mm256_setzero_ps();
-    size_t steps = is_bf16 ? d / 2 : d, at = (size_t)slice * LANES * 4;
-    for (size_t i = 0; i < steps; i++, at += TILE * 4) {
-        if (is_bf16) add_products(s, k + at, HIGH, NULL, b->q, i, n);
-        add_products(s, k + at, is_bf16 ? LOW : WHOLE, NULL, b->q, i, n);
-    }
+    const char *k = b->k + (size_t)slice * LANES * 4;
+    for (size_t i = 0; store == FLOATS && i < d; i++)
+        add_products(s, k + i * TILE * 4, WHOLE, NULL, b->q, i, n);
+    for (size_t i = 0; store != FLOATS && i < d / 2; i++)
+        add_pair(s, k, TILE * 4, store, true, NULL, b->q, i, n);
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
         _mm256_store_ps(b->p[r] + slice * LANES, s[r][0]);
@@ -75,10 +99,10 @@ ZP_INLINE void store_state(float *o, const __m256i *mask, __m256 v)
 
 /* 16 channels from c0 of the positions [j0, j1). */
 ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, const __m256i *mask,
-                          size_t j0, size_t j1, bool is_bf16, int n)
+                          size_t j0, size_t j1, enum store store, int n)
 {
     const __m256i *upper = mask ? mask + 1 : NULL;
-    const char *p[BATCH_ROWS] = { 0 };
+    const char *p[BATCH_ROWS] = { 0 }, *v = b->v + c0 * 4;
     __m256 o[BATCH_ROWS][2];
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
@@ -87,13 +111,10 @@ ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, const __m
         o[r][0] = _mm256_mul_ps(load_state(b->o[r] + c0, mask), keep);
         o[r][1] = _mm256_mul_ps(load_state(b->o[r] + c0 + HALF, upper), keep);
     }
-    size_t begin = is_bf16 ? j0 / 2 : j0, end = is_bf16 ? (j1 + 1) / 2 : j1;
-    for (size_t j = begin; j < end; j++) {
-        size_t at = (j * d + c0) * 4;
-        /* the upper half of the last pair may be unwritten */
-        if (is_bf16 && 2 * j + 1 < j1) add_products(o, b->v + at, HIGH, mask, p, j, n);
-        add_products(o, b->v + at, is_bf16 ? LOW : WHOLE, mask, p, j, n);
-    }
+    for (size_t j = j0; store == FLOATS && j < j1; j++)
+        add_products(o, v + j * d * 4, WHOLE, mask, p, j, n);
+    for (size_t j = j0 / 2; store != FLOATS && j < (j1 + 1) / 2; j++) /* j1 may be unwritten */
+        add_pair(o, v, d * 4, store, 2 * j + 1 < j1, mask, p, j, n);
     ZP_UNROLL
     for (int r = 0; r < n; r++) {
         store_state(b->o[r] + c0, mask, o[r][0]);
@@ -101,45 +122,97 @@ ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, const __m
     }
 }
 
-ZP_INLINE void attend_step(struct attend_batch *b, size_t d, bool is_bf16, int n)
+ZP_INLINE void attend_step(struct attend_batch *b, size_t d, enum store store, int n)
 {
-    for (int slice = 0; slice < SLICES; slice++) score(b, b->k, d, slice, is_bf16, n);
     uint64_t any = 0;
+    for (int slice = 0; slice < SLICES; slice++) score(b, d, slice, store, n);
     for (int r = 0; r < n; r++) {
-        soften(b, r, is_bf16);
+        soften(b, r, store != FLOATS);
+        if (store == PAIRS) pack_pairs(b->p[r]);
         any |= b->seen[r];
     }
     size_t j0 = (size_t)__builtin_ctzll(any), j1 = 64 - (size_t)__builtin_clzll(any);
     size_t c0 = 0;
-    for (; c0 + LANES <= d; c0 += LANES) add_values(b, d, c0, NULL, j0, j1, is_bf16, n);
+    for (; c0 + LANES <= d; c0 += LANES) add_values(b, d, c0, NULL, j0, j1, store, n);
     if (c0 == d) return;
     size_t left = d - c0;
     const __m256i mask[2] = { first_lanes(left), first_lanes(left > HALF ? left - HALF : 0) };
-    add_values(b, d, c0, mask, j0, j1, is_bf16, n);
+    add_values(b, d, c0, mask, j0, j1, store, n);
 }
 
-ZP_INLINE void attend(const struct kern_attend *a, bool is_bf16)
+ZP_INLINE void attend_batch(struct attend_batch *b, size_t d, enum store store)
+{
+    switch (b->n) { /* the number of rows becomes a constant */
+    case 1: attend_step(b, d, store, 1); break;
+    case 2: attend_step(b, d, store, 2); break;
+    case 3: attend_step(b, d, store, 3); break;
+    case 4: attend_step(b, d, store, 4); break;
+    case 5: attend_step(b, d, store, 5); break;
+    default: attend_step(b, d, store, 6); break;
+    }
+}
+
+ZP_INLINE void attend(const struct kern_attend *a, enum store store)
 {
     struct attend_batch b;
     struct attend_walk walk = { a->tile_begin, 0 };
-    while (attend_next(a, &walk, &b)) {
-        switch (b.n) { /* the number of rows becomes a constant */
-        case 1: attend_step(&b, a->d, is_bf16, 1); break;
-        case 2: attend_step(&b, a->d, is_bf16, 2); break;
-        case 3: attend_step(&b, a->d, is_bf16, 3); break;
-        case 4: attend_step(&b, a->d, is_bf16, 4); break;
-        case 5: attend_step(&b, a->d, is_bf16, 5); break;
-        default: attend_step(&b, a->d, is_bf16, 6); break;
-        }
-    }
+    while (attend_next(a, &walk, &b)) attend_batch(&b, a->d, store);
 }
 
 void attend_f32_avx2(const struct kern_attend *a)
 {
-    attend(a, false);
+    attend(a, FLOATS);
+}
+
+/* (rows, width, 2) bf16 as (2 * rows, width) floats. */
+static void widen_tile(const char *from, size_t rows, size_t width, float *out)
+{
+    for (size_t i = 0; i < rows; i++, from += width * 4, out += 2 * width) {
+        size_t c = 0;
+        for (; c + HALF <= width; c += HALF) {
+            _mm256_storeu_ps(out + c, load8(from + c * 4, NULL, LOW));
+            _mm256_storeu_ps(out + width + c, load8(from + c * 4, NULL, HIGH));
+        }
+        const __m256i left = first_lanes(width - c);
+        _mm256_maskstore_ps(out + c, left, load8(from + c * 4, &left, LOW));
+        _mm256_maskstore_ps(out + width + c, left, load8(from + c * 4, &left, HIGH));
+    }
+}
+
+static void widen_row(const char *from, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, from + 2 * i, 2);
+        out[i] = bf16_to_f32(h);
+    }
+}
+
+/* For many rows: each tile is made floats once, and q for each tile. */
+static void attend_widened(const struct kern_attend *a)
+{
+    ZP_ALIGN(32) float k[WIDE_D * TILE], v[TILE * WIDE_D], q[BATCH_ROWS][WIDE_D];
+    struct attend_batch b;
+    struct attend_walk walk = { a->tile_begin, 0 };
+    const char *widened = NULL;
+    while (attend_next(a, &walk, &b)) {
+        if (widened != b.k) {
+            widen_tile(b.k, a->d / 2, TILE, k);
+            widen_tile(b.v, TILE / 2, a->d, v);
+            widened = b.k;
+        }
+        b.k = (const char *)k;
+        b.v = (const char *)v;
+        for (int r = 0; r < b.n; r++) {
+            widen_row(b.q[r], a->d, q[r]);
+            b.q[r] = (const char *)q[r];
+        }
+        attend_batch(&b, a->d, WIDE);
+    }
 }
 
 void attend_bf16_avx2(const struct kern_attend *a)
 {
-    attend(a, true);
+    if (a->n_rows >= WIDE_ROWS && a->d <= WIDE_D) attend_widened(a);
+    else attend(a, PAIRS);
 }

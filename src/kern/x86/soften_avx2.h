@@ -39,7 +39,7 @@ ZP_INLINE void pack_pairs(float p[TILE])
     memcpy(p, pairs, sizeof pairs);
 }
 
-/* Scores of one row become weights, bf16 pairs where the values are; m and l move on. */
+/* Scores of one row become weights, rounded to bf16 where the values are; m and l move on. */
 ZP_INLINE void soften(struct attend_batch *b, int r, bool is_bf16)
 {
     const __m256 none = _mm256_set1_ps(-INFINITY);
@@ -61,7 +61,6 @@ ZP_INLINE void soften(struct attend_batch *b, int r, bool is_bf16)
         if (is_bf16) s[c] = round_bf16(s[c]);
         _mm256_store_ps(b->p[r] + c * HALF, s[c]);
     }
-    if (is_bf16) pack_pairs(b->p[r]);
     __m256 low = _mm256_add_ps(_mm256_add_ps(s[0], s[2]), _mm256_add_ps(s[4], s[6]));
     __m256 high = _mm256_add_ps(_mm256_add_ps(s[1], s[3]), _mm256_add_ps(s[5], s[7]));
     float keep = max == old ? 1.0f : _mm256_cvtss_f32(exp_avx2(_mm256_set1_ps(old - max)));
