@@ -2,7 +2,7 @@
 """check_export.py: do stock engines compute from an exported model what zerope computes?
 
 Needs torch, transformers, numpy and a llama.cpp build (build tree with bin/llama-quantize and the
-static libraries; peer_logits.c is compiled against it on first use into bin/peer_logits).
+static libraries; build_peer.py compiles peer_logits.c against it on first use).
 
   check_export.py --zerope BIN --reference MODEL --llama DIR --prompts FILE [--model-key smollm2]
       [--hf FOLDER]... [--gguf FILE]... [--refused FILE]... [--name NAME] --out EVIDENCE.json
@@ -36,8 +36,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-
-HERE = Path(__file__).resolve().parent
+from build_peer import peer_binary
 
 
 # ---------------------------------------------------------------- small things
@@ -127,35 +126,6 @@ def by_transformers(folder, prompts):
             p["name"]: model(torch.tensor([p["ids"]]), use_cache=False).logits[0].numpy()
             for p in prompts
         }
-
-
-def peer_binary(llama):
-    """bin/peer_logits, compiled if it is missing or older than its source."""
-    out, source = llama / "bin/peer_logits", HERE / "peer_logits.c"
-    if out.exists() and out.stat().st_mtime >= source.stat().st_mtime:
-        return out
-    header = next(p for p in llama.rglob("llama.h") if p.parent.name == "include")
-    root = header.parent.parent
-    libs = [next(llama.rglob(f"lib{n}.a")) for n in ("llama", "ggml", "ggml-cpu", "ggml-base")]
-    with tempfile.TemporaryDirectory() as tmp:
-        obj = Path(tmp) / "peer_logits.o"
-        must(
-            [
-                "gcc",
-                "-O2",
-                "-std=c17",
-                "-I",
-                header.parent,
-                "-I",
-                root / "ggml/include",
-                "-c",
-                source,
-                "-o",
-                obj,
-            ]
-        )
-        must(["g++", obj, "-o", out, *libs, "-fopenmp", "-lpthread", "-ldl", "-lm"])
-    return out
 
 
 def by_llama_cpp(peer, path, prompts):
@@ -291,7 +261,7 @@ def attempt(checks, engine, form, path, measure):
 def check_all(args, prompts, expected):
     exact = {"kl": args.kl, "dlogprob": args.dlogprob, "d_nll": args.d_nll, "loose": False}
     loose = {"kl": 0.05, "dlogprob": 1.0, "d_nll": 0.2, "loose": True}
-    peer, checks = peer_binary(args.llama), []
+    peer, checks = peer_binary(args.llama, "peer_logits"), []
 
     def as_f32(path):
         with tempfile.TemporaryDirectory() as tmp:

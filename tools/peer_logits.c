@@ -1,7 +1,7 @@
 /* peer_logits.c: exact logits of a GGUF file by llama.cpp, for comparison with ours.
  * Owns: the settings that make that engine comparable: f32 KV cache, flash attention off, one
- * batch, CPU only. Built by check_export.py and peer_kl.sh against a llama.cpp build (C API,
- * llama.h); not part of the project's build.
+ * batch, CPU only. Built by build_peer.py against a llama.cpp build (C API, llama.h); not part of
+ * the project's build.
  *
  * Usage: peer_logits MODEL.gguf IDS.txt OUT.f32 [THREADS]
  * IDS.txt: token ids separated by white space. OUT.f32: (n_ids, n_vocab) float32, native order.
