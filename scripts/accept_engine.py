@@ -2,6 +2,7 @@
 
 What takes long is kept in build/accept/ and reused.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import time
 from statistics import linear_regression, median, quantiles
 
 from accept_common import CORPUS, EVIDENCE, MODEL, ROOT, WORK, ZEROPE, peer, record, run, zerope
+from accept_resident import Resident, in_turn
 
 PAIRS = 7
 THREADS = os.cpu_count()
@@ -22,7 +24,8 @@ TARGETS = {
     "synthetic": {"prefill": (1, None), "decode": (1, None)},
 }
 # KV type, test, depth: the same; two ratios: where the machine reads less than 55 GB/s, and where
-# it reads more
+# it reads more. Prefill goes in chunks, decode in rounds of some tokens
+DEEPEST, CHUNK, DECODED, DECODE_DEPTHS, KV_TYPES = 32768, 4096, 32, (4096, 32768), ("bf16", "q8")
 DEEP = {
     ("bf16", "prefill", 32768): ((6, 6), None),
     ("bf16", "decode", 4096): ((3, 3), None),
@@ -55,53 +58,70 @@ def line_targets():
     return record("engine", "targets", all(r["holds"] for r in judged), rows=judged)
 
 
-def deep_round(llama):
-    """Speeds of both sides at 4K and 32K: {(KV type, test, depth): {ours, theirs, share, read}}."""
-    theirs = {}
-    for line in run(llama, "-m", MODEL["smollm2"], "-npp", "4096,32768", "-ntg", 32, "-npl", 1,
-                    "-c", 33024, "-t", THREADS, "--output-format", "jsonl",
-                    stderr=subprocess.DEVNULL).splitlines():
-        found = json.loads(line) if line.startswith("{") else {}
-        theirs[("prefill", found.get("pp"))] = found.get("speed_pp")
-        theirs[("decode", found.get("pp"))] = found.get("speed_tg")
-    speeds = {}
-    for kv in ("bf16", "q8"):
-        rows = zerope("bench", MODEL["smollm2"], "-p", 0, "-n", 32, "-d", "4k,32k", "-r", 1, "-ctk",
-                      kv, "--quiet")["rows"]
-        seconds = 0.0
-        for row in rows:
-            ours, depth = row["tps_median"], row["depth"]
-            if row["test"] == "fill":  # from the depth before to this one
-                seconds += row["seconds_median"]
-                ours = depth / seconds
-            test = "prefill" if row["test"] == "fill" else "decode"
-            speeds[(kv, test, depth)] = {"ours": ours, "theirs": theirs[(test, depth)],
-                                         "share": row["fraction"], "read_gbps": row["peak_gbps"]}
-    return speeds
+def judge_deep(kv, test, depth, rounds):
+    """One row: ours of a KV type beside llama.cpp, over the rounds of a test at a depth."""
+    theirs, ours = ([r[side]["seconds"] for r in rounds] for side in ("llama", kv))
+    ratios = [a / b for a, b in zip(theirs, ours)]
+    low, middle, high = quantiles(ratios, n=4)
+    read, share = median(r[kv]["read_gbps"] for r in rounds), None
+    if test == "prefill":  # chunks differ by their depth: all of them together
+        tokens, theirs, ours = DEEPEST, sum(theirs), sum(ours)
+        middle = theirs / ours
+    else:
+        tokens, theirs, ours = DECODED, median(theirs), median(ours)
+        share = median(r[kv]["share"] for r in rounds)
+    by_read, least_share = DEEP.get((kv, test, depth), ((0, 0), None))
+    least = by_read[read >= 55]
+    return {"kv": kv, "test": test, "depth": depth, "ratio": middle, "ratio_quartiles": [low, high],
+            "ours": tokens / ours, "theirs": tokens / theirs, "share": share, "read_gbps": read,
+            "least_ratio": least, "least_share": least_share,
+            "holds": middle >= least and (share or 0) >= (least_share or 0)}
+
+
+def deep_decode(sides):
+    """Rounds of decode at the depth reached; the one before them warms up."""
+    rounds = [in_turn(sides, i, f"decode {DECODED}", KV_TYPES) for i in range(PAIRS + 1)][1:]
+    for kv in KV_TYPES:
+        step = sides[kv].ask("bytes")
+        for r in (r[kv] for r in rounds):
+            r["share"] = step * DECODED / r["seconds"] / r["read_gbps"] * 1e-9
+    return rounds
+
+
+def deep_rounds(sides):
+    """{(test, depth): rounds} of three sides, all loaded, one of them working at a time."""
+    for side in sides.values():  # loaded and warm
+        for request in ("fill 64", "decode 4", "cut 0"):
+            side.ask(request)
+    rounds, chunks = {}, []
+    for i in range(DEEPEST // CHUNK):
+        chunks.append(in_turn(sides, i, f"fill {CHUNK}", KV_TYPES))
+        depth = (i + 1) * CHUNK
+        if depth in DECODE_DEPTHS:
+            rounds[("decode", depth)] = deep_decode(sides)
+    return {("prefill", DEEPEST): chunks, **rounds}
 
 
 def line_deep():
-    """Prefill to 32K, decode at 4K and 32K, 16-bit and 8-bit KV, beside llama.cpp."""
-    llama = peer("LLAMA", "build folder of llama.cpp") / "bin/llama-batched-bench"
-    kept, judged = WORK / "deep.json", []
-    rounds = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
-    while len(rounds) < PAIRS:  # each is kept: one takes ten minutes
-        load = os.getloadavg()[0]
-        rounds.append([[*key, {**speed, "load": load}] for key, speed in deep_round(llama).items()])
-        kept.write_text(json.dumps(rounds), encoding="utf-8")
-    for key in [(kv, test, depth) for kv, test, depth, _ in rounds[0]]:
-        found = [speed for r in rounds for *k, speed in r if tuple(k) == key]
-        ratios = [s["ours"] / s["theirs"] for s in found]
-        read, share = median(s["read_gbps"] for s in found), median(s["share"] for s in found)
-        ratio_by_read, least_share = DEEP.get(key, ((0, 0), None))
-        least = ratio_by_read[read >= 55]
-        judged.append({"kv": key[0], "test": key[1], "depth": key[2], "ratio": median(ratios),
-                       "ratio_quartiles": quantiles(ratios, n=4)[::2],
-                       "ours": median(s["ours"] for s in found),
-                       "theirs": median(s["theirs"] for s in found), "share": share,
-                       "read_gbps": read, "least_ratio": least, "least_share": least_share,
-                       "holds": median(ratios) >= least and share >= (least_share or 0)})
-    return record("engine", "deep", all(r["holds"] for r in judged), rows=judged, rounds=rounds)
+    """Prefill to 32K, decode at 4K and 32K, 16-bit and 8-bit KV, in turns with llama.cpp.
+
+    About 25 minutes. Its KV is f16 in both cases. idle_cpu: what the two programs that wait use, as
+    a share of the time measured.
+    """
+    llama = run(ROOT / "tools/build_peer.py", peer("LLAMA", "build folder of llama.cpp"),
+                "peer_deep").strip()
+    ours, model, n_ctx = ROOT / "build/release/deep", MODEL["smollm2"], DEEPEST + 256
+    commands = {"llama": (llama, model, n_ctx, THREADS),
+                **{kv: (ours, model, kv, n_ctx, THREADS) for kv in KV_TYPES}}
+    with contextlib.ExitStack() as stack:
+        rounds = deep_rounds({side: stack.enter_context(Resident(*command))
+                              for side, command in commands.items()})
+    judged = [judge_deep(kv, *test, found) for test, found in rounds.items() for kv in KV_TYPES]
+    times = [r[s] for found in rounds.values() for r in found for s in ("llama", *KV_TYPES)]
+    idle = sum(t["idle_cpu"] for t in times) / sum(t["seconds"] for t in times)
+    return record("engine", "deep", all(r["holds"] for r in judged) and idle <= 0.01, rows=judged,
+                  idle_cpu=idle, most_idle_cpu=0.01,
+                  rounds={f"{test} {depth}": found for (test, depth), found in rounds.items()})
 
 
 def line_batch():
