@@ -13,7 +13,13 @@
 #include "model/attend.h"
 #include "model/scratch.h"
 
-enum { BLOCK_ROWS = 48, SEGMENT_TILES = KERN_SEGMENT / KERN_TILE, SPLIT_BLOCKS = 4 };
+enum {
+    BLOCK_LEAST = 48, /* rows of a block: more of them share what is read of a tile, */
+    BLOCK_MOST = 192,
+    BLOCKS_A_THREAD = 8, /* but long blocks leave threads waiting at the end */
+    SEGMENT_TILES = KERN_SEGMENT / KERN_TILE,
+    SPLIT_BLOCKS = 4
+};
 
 struct block {
     uint32_t run, token, n_tok, kv; /* tokens [token, token + n_tok) of the batch, one KV head */
@@ -50,10 +56,11 @@ struct attend {
     atomic_size_t next;
 };
 
-static size_t rows_of_block(const struct hparams *h)
+/* Most rows of a block that is to have so many: one token's at least. */
+static size_t rows_of_block(const struct hparams *h, size_t rows)
 {
     size_t group = h->n_head / h->n_kv;
-    return group > BLOCK_ROWS ? group : BLOCK_ROWS;
+    return group > rows ? group : rows;
 }
 
 static size_t segments_for(uint32_t n_positions)
@@ -65,7 +72,7 @@ static size_t segments_for(uint32_t n_positions)
 static size_t split_rows(const struct forward *f)
 {
     size_t lone = (size_t)FORWARD_LONE * f->h->n_head,
-           few = SPLIT_BLOCKS * f->n_threads * rows_of_block(f->h) / 2;
+           few = SPLIT_BLOCKS * f->n_threads * rows_of_block(f->h, BLOCK_LEAST) / 2;
     return lone > few ? lone : few;
 }
 
@@ -91,7 +98,7 @@ static void place_rows(struct forward *f, struct query_rows *out, size_t rows, s
 
 static void place_room(struct forward *f, uint32_t thread)
 {
-    size_t rows = rows_of_block(f->h), d = f->h->d_head;
+    size_t rows = rows_of_block(f->h, BLOCK_MOST), d = f->h->d_head;
     const size_t q_stride[] = { [KV_F32] = d * sizeof(float),
                                 [KV_BF16] = d * sizeof(uint16_t),
                                 [KV_Q8] = kern_q8_row_bytes(d) };
@@ -306,11 +313,20 @@ static uint32_t tokens_of_block(const struct forward *f, uint32_t token, uint32_
     return n;
 }
 
+/* Tokens of a block at most. */
+static uint32_t most_tokens(const struct forward *f)
+{
+    size_t rows = (size_t)f->n_tok * f->h->n_head / (BLOCKS_A_THREAD * f->n_threads);
+    if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
+    if (rows > BLOCK_MOST) rows = BLOCK_MOST;
+    size_t group = f->h->n_head / f->h->n_kv;
+    return (uint32_t)(rows_of_block(f->h, rows) / group);
+}
+
 void attend_begin(struct forward *f)
 {
     struct attend *a = f->attend;
-    uint32_t group = f->h->n_head / f->h->n_kv, most = BLOCK_ROWS / group ? BLOCK_ROWS / group : 1,
-             longest = 0, row = 0;
+    uint32_t group = f->h->n_head / f->h->n_kv, most = most_tokens(f), longest = 0, row = 0;
     a->n_blocks = 0;
     for (uint32_t t = 0, n; t < f->n_tok; t += n) {
         n = tokens_of_block(f, t, most);
