@@ -33,7 +33,7 @@ static void refuse_engine(zp_engine_options o, const char *part)
 static void engine_options_outside_their_enumeration(void **state)
 {
     (void)state;
-    static const int outside[] = { -1, 4, 77, INT_MAX, INT_MIN };
+    static const int outside[] = { -1, ZP_LEVEL_AVX512BF16 + 1, 77, INT_MAX, INT_MIN };
     for (size_t i = 0; i < ZP_COUNT(outside); i++) {
         refuse_engine((zp_engine_options){ .kv_type = (zp_kv_type)outside[i] }, "KV type");
         refuse_engine((zp_engine_options){ .level = (zp_level)outside[i] }, "kernel level");
