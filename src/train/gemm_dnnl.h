@@ -1,0 +1,19 @@
+/* gemm_dnnl.h: products by oneDNN, opened at run time; each call runs on the calling thread alone.
+ * Without its headers at build time, or its library at run time, there is none. */
+#ifndef TRAIN_GEMM_DNNL_H
+#define TRAIN_GEMM_DNNL_H
+
+#include "train/gemm.h"
+
+struct gemm_dnnl;
+/* NULL: not there, or no memory; the caller has its own kernels. */
+struct gemm_dnnl *gemm_dnnl_open(uint32_t n_threads);
+void gemm_dnnl_close(struct gemm_dnnl *d); /* NULL is fine */
+
+/* false: not done, y is as before. */
+bool gemm_dnnl_f32(struct gemm_dnnl *d, const struct gemm_product *p);
+/* The same with x and w of p replaced by bf16 ones of the same shape and distances. */
+bool gemm_dnnl_bf16(struct gemm_dnnl *d, uint32_t thread, const struct gemm_product *p,
+                    const uint16_t *x, const uint16_t *w);
+
+#endif
