@@ -17,14 +17,53 @@ static inline struct pool *pool_of(uint32_t n_threads)
     return pool;
 }
 
+/* Memory of a test lives until its end, when the bytes behind each piece are looked at. */
+enum { PIECES_MOST = 2048 };
+static struct {
+    void *p;
+    size_t bytes;
+} pieces[PIECES_MOST];
+static size_t n_pieces;
+
+static inline void *keep(void *p, size_t bytes)
+{
+    assert_true(n_pieces < PIECES_MOST);
+    pieces[n_pieces].p = p;
+    pieces[n_pieces++].bytes = bytes;
+    return p;
+}
+
+static inline int release_all(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < n_pieces; i++) {
+        assert_guard(pieces[i].p, pieces[i].bytes);
+        mem_free(pieces[i].p);
+    }
+    n_pieces = 0;
+    return 0;
+}
+
+#define GRAD_TEST(test) cmocka_unit_test_teardown(test, release_all)
+
+static inline void *room(size_t bytes)
+{
+    return keep(guarded(bytes), bytes);
+}
+
 static inline float *zeros(size_t n)
 {
-    return guarded(n * sizeof(float));
+    return room(n * sizeof(float));
+}
+
+static inline float *numbers(struct rng *r, size_t n, float size)
+{
+    return keep(floats(r, n, size), n * sizeof(float));
 }
 
 static inline double *doubles_of(const float *x, size_t n)
 {
-    double *out = guarded((n + 1) * sizeof *out);
+    double *out = room(n * sizeof *out);
     for (size_t i = 0; i < n; i++) out[i] = (double)x[i];
     return out;
 }
@@ -60,7 +99,7 @@ static inline void assert_gradient(const char *what, loss_fn loss, void *ctx, do
                                    const float *gradient)
 {
     const double step = 1e-5;
-    double *want = guarded((n + 1) * sizeof *want);
+    double *want = room(n * sizeof *want);
     for (size_t i = 0; i < n; i++) {
         double keep = x[i];
         x[i] = keep + step;
@@ -70,7 +109,6 @@ static inline void assert_gradient(const char *what, loss_fn loss, void *ctx, do
         x[i] = keep;
     }
     assert_near(what, gradient, want, n, 5e-5);
-    mem_free(want);
 }
 
 #endif
