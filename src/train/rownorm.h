@@ -1,0 +1,30 @@
+/* rownorm.h: RMSNorm of rows for training, and its gradients. */
+#ifndef TRAIN_ROWNORM_H
+#define TRAIN_ROWNORM_H
+
+#include <stdbool.h>
+#include "base/pool.h"
+
+/* Sums over rows are taken in blocks of so many, then block by block. */
+enum { ROWNORM_BLOCK = 64 };
+
+/* y = x gain / rms, rms = sqrt(mean(x^2) + eps), for each row: the engine's bits. */
+struct rownorm {
+    size_t n_rows, n;
+    const float *x;    /* (n_rows, n) */
+    const float *gain; /* (n) or NULL: ones */
+    float eps;
+    float *inverse; /* (n_rows) 1 / rms: written forward, read backward */
+};
+
+/* y (n_rows, n), may be x. */
+void rownorm_forward(struct pool *pool, const struct rownorm *a, float *y);
+
+/* Floats of scratch that backward needs where there is a dgain. */
+size_t rownorm_scratch(size_t n_rows, size_t n);
+/* dx (n_rows, n) is set, or added to with `add`; it may be dy. dgain (n) is added to; NULL with no
+ * gain or where it is not wanted. Same bits for any number of threads. */
+void rownorm_backward(struct pool *pool, const struct rownorm *a, const float *dy, float *dx,
+                      bool add, float *dgain, float *scratch);
+
+#endif
