@@ -5,7 +5,7 @@
 
 #include "train/softexp.h"
 
-enum { GRAIN = 1024, PIECE = 256 };
+enum { GRAIN = 1024 };
 
 struct job {
     const struct kern_table *t;
@@ -31,45 +31,36 @@ void gatedact_forward(struct pool *pool, const struct kern_table *t, enum gateda
     pool_run(pool, forward_share, &j);
 }
 
-/* act and act' of a piece. */
-static void derive(enum gatedact_kind kind, const float *x, size_t n, float *ZP_RESTRICT act,
-                   float *ZP_RESTRICT slope)
+struct slopes {
+    softexp_lanes act, slope;
+};
+
+static struct slopes derive(enum gatedact_kind kind, softexp_lanes x)
 {
     const float root = 1.5957691216057308f, cube = 0.044715f;
-    if (kind == GATEDACT_SILU) {
-        for (size_t i = 0; i < n; i++) {
-            float s = 1.0f / (1.0f + softexp(-x[i]));
-            act[i] = x[i] * s;
-            slope[i] = s + act[i] * (1.0f - s);
-        }
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            float square = x[i] * x[i];
-            float u = root * (x[i] + cube * square * x[i]), du = root * (1.0f + 3 * cube * square);
-            float s = 1.0f / (1.0f + softexp(-u));
-            act[i] = x[i] * s;
-            /* far out du overflows before 1 - s is 0 */
-            slope[i] = s + (s == 0.0f || s == 1.0f ? 0.0f : act[i] * (1.0f - s) * du);
-        }
+    softexp_lanes u = x, du = { 1, 1, 1, 1 };
+    if (kind == GATEDACT_GELU) {
+        softexp_lanes square = x * x;
+        u = root * (x + cube * square * x);
+        du = root * (1.0f + 3 * cube * square);
     }
+    softexp_lanes s = 1.0f / (1.0f + softexp(-u)), act = x * s;
+    /* far out du overflows before 1 - s is 0 */
+    softexp_lanes bend = softexp_choose((s == 0.0f) | (s == 1.0f), x * 0.0f, act * (1.0f - s) * du);
+    return (struct slopes){ act, s + bend };
 }
 
 static void backward_share(void *arg, uint32_t thread, uint32_t n_threads)
 {
     const struct job *j = arg;
     size_t begin, end;
-    float act[PIECE], slope[PIECE];
     pool_share(j->n, GRAIN, thread, n_threads, &begin, &end);
-    for (size_t at = begin; at < end; at += PIECE) {
-        size_t n = end - at < PIECE ? end - at : PIECE;
-        derive(j->kind, j->gate + at, n, act, slope);
-        for (size_t i = 0; i < n; i++) {
-            float dy = j->dy[at + i], up = j->up[at + i];
-            slope[i] *= dy * up;
-            act[i] *= dy;
-        }
-        memcpy(j->dgate + at, slope, n * sizeof *slope);
-        memcpy(j->dup + at, act, n * sizeof *act);
+    for (size_t i = begin; i < end; i += SOFTEXP_LANES) {
+        size_t n = end - i;
+        softexp_lanes dy = softexp_load(j->dy + i, n), up = softexp_load(j->up + i, n);
+        struct slopes s = derive(j->kind, softexp_load(j->gate + i, n));
+        softexp_store(j->dgate + i, n, dy * up * s.slope);
+        softexp_store(j->dup + i, n, dy * s.act);
     }
 }
 

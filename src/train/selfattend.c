@@ -255,7 +255,7 @@ static float largest(const float *x, size_t n, float before)
 static float exp_all(float *x, size_t n, float max)
 {
     float lane[LANES] = { 0 };
-    for (size_t i = 0; i < n; i++) x[i] = softexp(x[i] - max);
+    softexp_row(x, n, max);
     size_t whole = n / LANES * LANES;
     for (size_t i = 0; i < whole; i += LANES)
         for (size_t l = 0; l < LANES; l++) lane[l] += x[i + l];
@@ -303,7 +303,7 @@ static void soften_row(const struct block *a, size_t h, size_t i)
     max = largest(p + s.near0, n_near, max);
     float sum = exp_all(p + s.sink0, n_sink, max) + exp_all(p + s.near0, n_near, max);
     clear_unseen(a, s, p);
-    float keep = softexp(old - max);
+    float keep = softexp_one(old - max);
     a->w->max[row] = max;
     a->w->sum[row] = a->w->sum[row] * keep + sum;
     for (size_t c = 0; keep != 1.0f && c < dv; c++) o[c] *= keep;
@@ -431,8 +431,8 @@ static void weigh_row(const struct block *a, size_t h, size_t i)
         if (s.sink0 < s.sink1) add_bias(bias, p, s.sink0, s.sink1);
         if (s.near0 < s.near1) add_bias(bias, p, s.near0, s.near1);
     }
-    for (size_t c = s.sink0; c < s.sink1; c++) p[c] = softexp(p[c] - lse);
-    for (size_t c = s.near0; c < s.near1; c++) p[c] = softexp(p[c] - lse);
+    if (s.sink0 < s.sink1) softexp_row(p + s.sink0, s.sink1 - s.sink0, lse);
+    if (s.near0 < s.near1) softexp_row(p + s.near0, s.near1 - s.near0, lse);
     clear_unseen(a, s, p);
 }
 
