@@ -65,10 +65,10 @@ zp_status shards_check_tokenizer(const struct shards *s, const struct tokenizer 
     return ZP_OK;
 }
 
-bool shards_is_held(uint64_t text_hash, double share)
+double shards_held_rank(uint64_t text_hash)
 {
     uint64_t mixed = hash_xxh64(&text_hash, sizeof text_hash, 0x68656c64);
-    return (double)(mixed >> 11) * 0x1p-53 < share;
+    return (double)(mixed >> 11) * 0x1p-53;
 }
 
 /* ---- reading ---- */

@@ -72,8 +72,12 @@ int32_t shards_separator_of(const struct tokenizer *t);
 /* ZP_BAD_INPUT: the ids are those of another tokenizer. */
 zp_status shards_check_tokenizer(const struct shards *s, const struct tokenizer *t,
                                  const char *name, zp_err *err);
-/* share: of 0 to 1, of texts (not of bytes) that are held out. */
-bool shards_is_held(uint64_t text_hash, double share);
+/* 0 to 1, by the text alone: those below the share (of texts, not of bytes) are held out. */
+double shards_held_rank(uint64_t text_hash);
+static inline bool shards_is_held(uint64_t text_hash, double share)
+{
+    return shards_held_rank(text_hash) < share;
+}
 
 /* ---- writing ---- */
 struct shards_writer {
