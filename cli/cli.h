@@ -286,6 +286,7 @@ zp_status cmd_evaporate(struct cli *c);
 zp_status cmd_verify(struct cli *c);
 zp_status cmd_export(struct cli *c);
 zp_status cmd_quantize(struct cli *c);
+zp_status cmd_corpus(struct cli *c);
 zp_status cmd_doctor(struct cli *c);
 zp_status cmd_version(struct cli *c);
 zp_status cmd_completion(struct cli *c);

@@ -407,6 +407,26 @@ static const struct cli_example quantize_examples[] = {
     { "zerope quantize model.gguf small.gguf --type Q4_K", "4-bit blocks of 256 weights" },
 };
 
+static const struct cli_option corpus_options[] = {
+    LIST("file", "TEXT",
+         "a text file, or a folder of them (each is a document); may be given several times",
+         .abbr = "-f", .required = true),
+    OUTPUT("OUT", "where the documents are written as tokens"),
+    PATH("tokenizer", NULL, "MODEL", "use the tokenizer of a model, or a tokenizer.gguf"),
+    COUNT("train-vocab", "N", 264, 1048576, NULL,
+          "make a tokenizer of N tokens from the training documents: tokenizer.gguf beside OUT"),
+    REAL("held", "SHARE", 0.0001, 0.9, "0.05", "share of the documents that are held out"),
+    FLAG("no-held", "hold nothing out"),
+    TEXT("pre", "NAME",
+         "pre-tokeniser: of a new tokenizer (default smollm), or instead of the file's"),
+};
+static const struct cli_example corpus_examples[] = {
+    { "zerope corpus -f texts/ --train-vocab 2048 -o tiny.tokens", "text and tokenizer for a tiny "
+                                                                   "model" },
+    { "zerope corpus -f texts/ -f manual.html --tokenizer model.gguf -o model.tokens",
+      "for further training of a model" },
+};
+
 static const struct cli_option doctor_options[] = {
     FLAG("quick", "no measurement longer than about a second"),
 };
@@ -544,6 +564,16 @@ const struct cli_command cli_commands[] = {
     COMMAND(export, "write files that other engines run unchanged", OPTIONS(export),
             .fields = "files[] expected_engines[]"),
     COMMAND(quantize, "change the type of the weights", OPTIONS(quantize), .fields = "types{}"),
+    COMMAND(corpus, "turn text files into token documents for training", OPTIONS(corpus),
+            .about =
+                "Files ending in .html, .htm or .xhtml lose their tags; all others are text as it "
+                "stands, in UTF-8. Names that begin with a point are passed over, and a text that "
+                "stands there twice counts once.\n\n"
+                "A document is held out or not by a hash of its text, wholly, and stays so when "
+                "others come or go; at least one is on either side. A new tokenizer has not seen "
+                "what is held out. The file names its tokenizer by a hash: a model with another "
+                "one refuses it.",
+            .fields = "documents held_documents tokens held_share token_length n_vocab file"),
     COMMAND(doctor, "check this machine", OPTIONS(doctor),
             .fields = "cpu kernels memory self_test pack_cache"),
     COMMAND(version, "version and features", OPTIONS(version), .fields = "version"),

@@ -16,6 +16,7 @@ see evaporate "$m" -f text.txt -c 32 --budget-kl 1 -o new.gguf
 see verify new.gguf --base "$m" -f text.txt
 see export new.gguf --to gguf -o out.gguf
 see quantize "$m" q.gguf --type Q8_0
+see corpus -f text.txt --no-held --train-vocab 300 -o text.tokens
 see doctor --quick
 see version
 see version --features

@@ -21,6 +21,8 @@ least evaporate "$m" -f "$t" -c 64 --budget-kl 1 -o o.gguf --plan p.json --windo
 least verify o.gguf --base "$m" -f "$t" -c 64 --budget-kl 1
 least export o.gguf --to gguf -o e.gguf
 least quantize o.gguf q.gguf --type F16
+head -c 9000 "$t" >t2.txt
+least corpus -f "$t" -f t2.txt --train-vocab 300 -o c.tokens
 least doctor --quick
 least version
 least completion bash
