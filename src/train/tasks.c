@@ -20,7 +20,9 @@ enum {
     FEW_MAX = 64,
     PARTS_OF_PROSE = 64, /* shortest piece of prose, where documents are longer */
 };
-#define TASK_STREAM 0x7461736b00000000u /* streams of other draws are elsewhere */
+/* Streams of other draws are elsewhere; a probe draws other numbers than a case of training. */
+#define TASK_STREAM 0x7461736b00000000u
+#define PROBE_STREAM 0x70726f6200000000u
 
 const char *task_kind_name(enum task_kind kind)
 {
@@ -237,7 +239,8 @@ static void put_gap(struct maker *m, const struct copying *k, uint32_t n)
 }
 
 /* Span, gap, span. Where the copy begins nobody can know: its first token is not to be learned,
- * and not part of the answer. */
+ * and not part of the answer. One token may stand in many places: a probe gives 2 to 4 of the copy
+ * before it asks. */
 static void put_copy(struct maker *m, const struct copying *k)
 {
     int32_t span[SPAN_MAX];
@@ -249,7 +252,8 @@ static void put_copy(struct maker *m, const struct copying *k)
     put_gap(m, k, gap);
     maker_put(m, span, 1, false);
     maker_put(m, span + 1, n - 1, true);
-    maker_answer(m, m->out->n - (n - 1), n - 1, first + 1);
+    uint32_t given = !m->t->options.probes ? 1 : n < 8 ? 2 : 4;
+    maker_answer(m, m->out->n - (n - given), n - given, first + given);
 }
 
 static void make_copy(struct maker *m)
@@ -269,11 +273,23 @@ static void make_copy(struct maker *m)
 
 /* ---- pairs ---- */
 
-static bool is_key(int32_t (*pairs)[2], uint32_t n, int32_t id)
+static bool stands_in(const int32_t *ids, uint32_t n, int32_t id)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (pairs[i][0] == id) return true;
+        if (ids[i] == id) return true;
     return false;
+}
+
+/* One of the n pairs, whose first token does not stand in the prose behind them, if it can be. */
+static uint32_t draw_pair(struct maker *m, int32_t (*pairs)[2], uint32_t n, uint32_t prose_at,
+                          uint32_t n_prose)
+{
+    uint32_t i = 0;
+    for (uint32_t tries = 0; tries < 16; tries++) {
+        i = (uint32_t)rng_below(&m->r, n);
+        if (!stands_in(m->out->ids + prose_at, n_prose, pairs[i][0])) break;
+    }
+    return i;
 }
 
 static void make_induction(struct maker *m)
@@ -282,18 +298,23 @@ static void make_induction(struct maker *m)
     uint32_t last[PAIRS_MAX], n = 0, most = maker_left(m) / 2 - 1;
     uint32_t wanted = maker_size(m, 2, most < PAIRS_MAX ? most : PAIRS_MAX);
     for (uint32_t tries = 0; n < wanted && tries < 4 * PAIRS_MAX; tries++) {
-        int32_t key = draw_token(m);
-        if (is_key(pairs, n, key)) continue;
-        pairs[n][0] = key;
-        pairs[n][1] = draw_token(m);
+        int32_t one = draw_token(m), two = draw_token(m);
+        /* Each token in one pair and place, where there are enough. */
+        if (n > 0 && (one == two || stands_in(pairs[0], 2 * n, one) ||
+                      stands_in(pairs[0], 2 * n, two)))
+            continue;
+        pairs[n][0] = one;
+        pairs[n][1] = two;
         last[n] = m->out->n + 1;
         maker_put(m, pairs[n++], 2, false);
     }
+    uint32_t prose_at = m->out->n;
     if (m->t->options.probes || rng_below(&m->r, 2))
         maker_prose(m, maker_gap(m, maker_left(m) - 2));
+    uint32_t n_prose = m->out->n - prose_at;
     uint32_t asked = m->t->options.probes ? 1 : 1 + (uint32_t)rng_below(&m->r, maker_left(m) / 2);
     for (uint32_t q = 0; q < asked; q++) {
-        uint32_t i = (uint32_t)rng_below(&m->r, n);
+        uint32_t i = draw_pair(m, pairs, n, prose_at, n_prose);
         maker_put(m, &pairs[i][0], 1, false);
         maker_put(m, &pairs[i][1], 1, true);
         maker_answer(m, m->out->n - 1, 1, last[i]);
@@ -356,8 +377,9 @@ zp_status tasks_make(const struct tasks *t, uint64_t seed, uint64_t index, uint3
                      double level, struct task *c, zp_err *err)
 {
     assert(room >= TASKS_LEAST_ROOM && room <= c->room && level >= 0);
+    uint64_t stream = (t->options.probes ? PROBE_STREAM : TASK_STREAM) + index;
     struct maker m = { .t = t,
-                       .r = rng_stream(seed, TASK_STREAM + index),
+                       .r = rng_stream(seed, stream),
                        .out = c,
                        .room = room,
                        .level = t->options.probes || level > 1 ? 1 : level };
