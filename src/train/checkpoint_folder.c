@@ -154,18 +154,20 @@ zp_status checkpoint_save(const char *folder, uint64_t step, const struct checkp
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* The step that `latest` names; UINT64_MAX if it is not there or says something else. */
-static uint64_t read_latest(const char *folder)
+static zp_status read_latest(uint64_t *step, const char *folder, zp_err *err)
 {
     char path[PATH_MAX];
-    uint64_t step = UINT64_MAX;
     const char *rest;
+    zp_err why = { 0 };
     struct buffer b = buffer_with_max(MEM_TRAIN, NAME_BYTES + 1);
-    if (make_path(path, folder, "latest", NULL) == ZP_OK &&
-        os_read_regular(path, &b, NULL) == ZP_OK && b.size == NAME_BYTES + 1 &&
-        !(parse_name((const char *)b.data, &step, &rest) && strcmp(rest, "\n") == 0))
-        step = UINT64_MAX;
+    ZP_TRY(make_path(path, folder, "latest", err));
+    zp_status status = os_read_regular(path, &b, &why);
+    bool named = status == ZP_OK && b.size == NAME_BYTES + 1 &&
+                 parse_name((const char *)b.data, step, &rest) && strcmp(rest, "\n") == 0;
+    if (!named) *step = UINT64_MAX;
     buffer_free(&b);
-    return step;
+    ZP_FAIL_IF(status == ZP_NO_MEMORY, err, status, "%s", why.message);
+    return ZP_OK;
 }
 
 /* Damage is told and passed over; another failure ends the search. */
@@ -189,8 +191,9 @@ zp_status checkpoint_open_last(struct checkpoint *c, const char *folder,
     struct listing l;
     zp_err first = { 0 };
     bool damaged = true;
-    uint64_t latest = read_latest(folder);
+    uint64_t latest;
     *c = (struct checkpoint){ 0 };
+    ZP_TRY(read_latest(&latest, folder, err));
     zp_status status = list_steps(&l, folder, err);
     if (status != ZP_OK) {
         mem_free(l.steps);
