@@ -257,6 +257,7 @@ static void bench_attention(struct bench *b, enum tiles type, size_t d, size_t r
                              .q_stride = row_bytes[type],
                              .lo = lo,
                              .hi = hi,
+                             .room = room(kern_attend_room(d)),
                              .m = state,
                              .l = state + rows,
                              .o = state + 2 * rows };

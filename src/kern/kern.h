@@ -117,7 +117,15 @@ struct kern_attend {
     const void *const *v_tile;
     size_t tile_begin, tile_end;
     float *m, *l, *o; /* (n_rows), (n_rows), (n_rows, d) */
+    /* kern_attend_room(d) bytes at a multiple of 64 in which a bf16 tile may be made floats, or
+     * NULL */
+    void *room;
 };
+/* 0 where a head is too wide for it to pay. */
+ZP_INLINE size_t kern_attend_room(size_t d)
+{
+    return d <= 256 ? 2 * KERN_TILE * d * sizeof(float) : 0;
+}
 /* f32: all in f32. bf16: products of bf16 pairs are exact and added to f32, the odd one of a pair
  * first; weights exp(s - m) are rounded to bf16 (nearest even) before l and o take them.
  * q8: a score is, group by group, s = s + (int_dot * scale_k) * scale_q; a group of 64 channels

@@ -44,6 +44,7 @@ struct thread_room {
     struct query_rows rows, own;
     float *row; /* (group, d): one query, scaled; one token's heads */
     struct state part, whole;
+    void *tile; /* kern_attend_room or NULL */
 };
 
 struct attend {
@@ -102,7 +103,9 @@ static void place_room(struct forward *f, uint32_t thread)
     const size_t q_stride[] = { [KV_F32] = d * sizeof(float),
                                 [KV_BF16] = d * sizeof(uint16_t),
                                 [KV_Q8] = kern_q8_row_bytes(d) };
-    struct thread_room r = { .row = scratch_take(f, rows * d * sizeof(float)) };
+    size_t group = f->h->n_head / f->h->n_kv, tile = kern_attend_room(d);
+    struct thread_room r = { .row = scratch_take(f, group * d * sizeof(float)) };
+    if (f->form != KV_F32 && tile > 0) r.tile = scratch_take(f, tile);
     place_rows(f, &r.rows, rows, q_stride[f->form]);
     if (f->form == KV_Q8) place_rows(f, &r.own, rows, q_stride[KV_BF16]);
     float *part = scratch_take(f, state_bytes(f->h, rows));
@@ -203,10 +206,11 @@ static kern_attend_fn attend_of(const struct forward *f)
     return all[f->form];
 }
 
-static struct kern_attend call_for(const struct forward *f, const struct query_rows *r, size_t rows,
-                                   struct state s, bool has_bias)
+static struct kern_attend call_for(const struct forward *f, const struct query_rows *r, void *tile,
+                                   size_t rows, struct state s, bool has_bias)
 {
     return (struct kern_attend){ .d = f->h->d_head,
+                                 .room = tile,
                                  .n_rows = rows,
                                  .q = r->q,
                                  .q_stride = r->q_stride,
@@ -221,13 +225,13 @@ static struct kern_attend call_for(const struct forward *f, const struct query_r
 
 /* The tile of the rows' own positions, which is not closed. */
 static void attend_own_tile(const struct forward *f, uint32_t layer, const struct block *b,
-                            const struct query_rows *r, size_t rows, struct state s, bool has_bias)
+                            const struct thread_room *r, size_t rows, struct state s, bool has_bias)
 {
     const struct forward_run *run = &f->batch->runs[b->run];
     const uint8_t *tile =
         forward_tile(f, run, layer, b->kv, f->token_at[b->token] / KERN_TILE);
     const void *k = tile, *v = tile + forward_tile_bytes(f) / 2;
-    struct kern_attend a = call_for(f, r, rows, s, has_bias);
+    struct kern_attend a = call_for(f, &r->own, r->tile, rows, s, has_bias);
     a.k_tile = &k, a.v_tile = &v;
     a.tile_end = 1;
     f->kern->attend_bf16(&a);
@@ -240,7 +244,7 @@ static void attend_segment(const struct forward *f, uint32_t layer, const struct
     const struct kv_table *kv = f->batch->runs[b->run].kv;
     size_t head = (size_t)layer * f->h->n_kv + b->kv;
     bool has_bias = f->bias && f->bias[layer * f->h->n_head];
-    struct kern_attend a = call_for(f, &r->rows, rows, s, has_bias);
+    struct kern_attend a = call_for(f, &r->rows, r->tile, rows, s, has_bias);
     a.k_tile = kv->k + head * kv->n_tiles, a.v_tile = kv->v + head * kv->n_tiles;
     kern_attend_fn attend = attend_of(f);
     size_t first = a.lo[0] / KERN_TILE, last = (a.hi[rows - 1] + KERN_TILE - 1) / KERN_TILE;
@@ -256,7 +260,7 @@ static void attend_segment(const struct forward *f, uint32_t layer, const struct
     a.tile_begin = begin > first ? begin : first;
     a.tile_end = end < last ? end : last;
     if (a.tile_begin < a.tile_end) attend(&a);
-    if (own) attend_own_tile(f, layer, b, &r->own, rows, s, has_bias);
+    if (own) attend_own_tile(f, layer, b, r, rows, s, has_bias);
 }
 
 static void merge_rows(const struct forward *f, const struct state *into, const struct state *part,

@@ -121,6 +121,8 @@ static struct case_attend make_attend(struct rng *r, size_t d, size_t n_rows, si
     c.q_step = d + 6; /* whole pairs */
     c.q = floats(r, n_rows * c.q_step, 12 / sqrtf((float)d));
     c.q_rows = guarded(n_rows * (4 * c.q_step + 256));
+    if (kern_attend_room(d) > 0 && rng_below(r, 4) > 0)
+        c.a.room = mem_alloc(MEM_SCRATCH, kern_attend_room(d));
     c.lo = mem_array(MEM_SCRATCH, n_rows, sizeof *c.lo);
     c.hi = mem_array(MEM_SCRATCH, n_rows, sizeof *c.hi);
     for (size_t i = 0; i < n_rows; i++) {
@@ -156,7 +158,8 @@ static void free_attend(struct case_attend *c)
         mem_free((void *)(uintptr_t)c->k_tile[t]);
         mem_free((void *)(uintptr_t)c->v_tile[t]);
     }
-    void *all[] = { c->q, c->q_rows, c->k, c->v, c->lo, c->hi, c->bias_data, c->state };
+    void *all[] = { c->q,  c->q_rows, c->k,         c->v,    c->lo,
+                    c->hi, c->a.room, c->bias_data, c->state };
     for (size_t i = 0; i < ZP_COUNT(all); i++) mem_free(all[i]);
     mem_free((void *)c->k_tile);
     mem_free((void *)c->v_tile);
@@ -363,6 +366,34 @@ static void test_positions_to_come_do_not_matter(void **state)
                 start_state(&c.a);
                 attend_of(&t[l], c.type)(&c.a);
                 assert_same_bits(c.state, first, n_rows * 34, "state");
+                free_attend(&c);
+            }
+}
+
+/* A value that is infinite reaches the rows that see its position, and no other of the call. */
+static void test_infinite_values_stay_with_rows_that_see_them(void **state)
+{
+    (void)state;
+    struct rng r = seeded("infinite");
+    struct kern_table t[KERN_LEVEL_COUNT];
+    size_t levels = all_levels(t);
+    for (int type = F32; type <= BF16; type++)
+        for (size_t l = 0; l < levels; l++)
+            for (uint32_t hi = 1; hi < 64; hi += 9) {
+                enum { D = 32, ROWS = 30 };
+                struct case_attend c = make_attend(&r, D, ROWS, 64, 0, 0, (enum tiles)type, false);
+                float bad[D], zero[D] = { 0 };
+                for (size_t i = 0; i < D; i++) bad[i] = INFINITY;
+                for (size_t i = 0; i < ROWS; i++) c.hi[i] = i % 2 ? 64 : hi;
+                (type == BF16 ? t[l].kv_append_bf16
+                              : t[l].kv_append_f32)((void *)(uintptr_t)c.k_tile[0],
+                                                    (void *)(uintptr_t)c.v_tile[0], hi, zero, bad,
+                                                    D);
+                start_state(&c.a);
+                attend_of(&t[l], c.type)(&c.a);
+                for (size_t i = 0; i < ROWS; i++)
+                    for (size_t k = 0; k < D; k++)
+                        assert_int_equal(isfinite(c.a.o[i * D + k]) != 0, i % 2 == 0);
                 free_attend(&c);
             }
 }
@@ -592,6 +623,7 @@ int main(void)
         cmocka_unit_test(test_bits_of_a_row_do_not_depend_on_other_rows),
         cmocka_unit_test(test_unseen_tiles_are_neither_read_nor_change_anything),
         cmocka_unit_test(test_positions_to_come_do_not_matter),
+        cmocka_unit_test(test_infinite_values_stay_with_rows_that_see_them),
         cmocka_unit_test(test_segments_merge_to_the_whole),
         cmocka_unit_test(test_merging_an_empty_segment_keeps_the_bits),
         cmocka_unit_test(test_a_nan_query_gives_nan_for_its_row_only),

@@ -7,10 +7,7 @@
 #include "kern/kern_impl.h"
 #include "kern/x86/soften_avx2.h"
 
-enum {
-    WIDE_D = 256,   /* most channels of a tile that is made floats as a whole, */
-    WIDE_ROWS = 24, /* for at least that many rows */
-};
+enum { WIDE_D = 256, WIDE_ROWS = 24 }; /* most channels, least rows of a tile made floats */
 
 /* How a tile is stored; WIDE: bf16 made floats, in natural order. */
 enum store { FLOATS, PAIRS, WIDE };
@@ -191,7 +188,7 @@ static void widen_row(const char *from, size_t n, float *out)
 /* For many rows: each tile is made floats once, and q for each tile. */
 static void attend_widened(const struct kern_attend *a)
 {
-    ZP_ALIGN(32) float k[WIDE_D * TILE], v[TILE * WIDE_D], q[BATCH_ROWS][WIDE_D];
+    float *k = a->room, *v = k + TILE * a->d, q[BATCH_ROWS][WIDE_D];
     struct attend_batch b;
     struct attend_walk walk = { a->tile_begin, 0 };
     const char *widened = NULL;
@@ -213,6 +210,6 @@ static void attend_widened(const struct kern_attend *a)
 
 void attend_bf16_avx2(const struct kern_attend *a)
 {
-    if (a->n_rows >= WIDE_ROWS && a->d <= WIDE_D) attend_widened(a);
+    if (a->n_rows >= WIDE_ROWS && a->room) attend_widened(a);
     else attend(a, PAIRS);
 }

@@ -21,7 +21,7 @@ ZP_INLINE void widen_tile(const char *from, size_t rows, size_t width, float *ou
 /* For many rows: each tile is made floats once. */
 static void attend_widened(const struct kern_attend *a)
 {
-    ZP_ALIGN(64) float k[WIDE_D * TILE], v[TILE * WIDE_D];
+    float *k = a->room, *v = k + TILE * a->d;
     struct attend_batch b;
     struct attend_walk walk = { a->tile_begin, 0 };
     const char *widened = NULL;
@@ -39,6 +39,6 @@ static void attend_widened(const struct kern_attend *a)
 
 void attend_bf16_avx512(const struct kern_attend *a)
 {
-    if (a->n_rows >= WIDE_ROWS && a->d <= WIDE_D) attend_widened(a);
+    if (a->n_rows >= WIDE_ROWS && a->room) attend_widened(a);
     else attend(a, PAIRS);
 }

@@ -20,9 +20,8 @@
 #include "kern/x86/soften_avx512.h"
 
 enum {
-    CHUNK = 64,      /* channels whose q is made floats at a time */
-    WIDE_D = 256,    /* most channels of a tile that is made floats as a whole, */
-    WIDE_ROWS = 24,  /* for at least that many rows */
+    CHUNK = 64,    /* channels whose q is made floats at a time */
+    WIDE_ROWS = 24 /* rows for which a tile is made floats as a whole */
 };
 
 /* How a tile is stored; WIDE: bf16 made floats, in natural order. */

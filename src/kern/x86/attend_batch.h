@@ -1,7 +1,9 @@
 /* attend_batch.h: which rows of an attention call see which tile, in steps of up to six rows.
  * Shared by the attend files of all levels; no vector code. A tile comes up once, all its rows in a
- * row, so that it is read from memory once; rows that do not see it never enter a batch. The last
- * batch of a tile names the next one, for kernels that fetch it meanwhile, line by line. */
+ * row, so that it is read from memory once; rows that do not see it never enter a batch. Rows of a
+ * batch see the same positions: a weight of 0 would let an infinite value of another row's position
+ * in, as NaN (I1). The last batch of a tile names the next one, for kernels that fetch it
+ * meanwhile, line by line. */
 #ifndef KERN_X86_ATTEND_BATCH_H
 #define KERN_X86_ATTEND_BATCH_H
 
@@ -70,6 +72,7 @@ static inline bool attend_next(const struct kern_attend *a, struct attend_walk *
     for (b->n = 0; w->tile < a->tile_end; w->tile++, w->row = 0) {
         for (; w->row < a->n_rows && b->n < BATCH_ROWS; w->row++) {
             uint64_t seen = positions_seen(a, w->row, w->tile * KERN_TILE);
+            if (b->n > 0 && seen && seen != b->seen[0]) break;
             if (seen) add_row(b, a, w->row, w->tile * KERN_TILE, seen);
         }
         if (b->n == 0) continue;
