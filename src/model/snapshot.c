@@ -274,14 +274,14 @@ static zp_status check_number(const struct snapshot *f, const char *what, uint64
 
 /* found: shown, so it must be letters and digits, as what is expected. */
 static zp_status check_text(const struct snapshot *f, const char *what, const char *found,
-                            const char *expected, int size, zp_err *err)
+                            const char *expected, int size, const char *remedy, zp_err *err)
 {
     for (int i = 0; i < size && found[i]; i++)
         ZP_FAIL_IF((found[i] < '0' || found[i] > '9') && (found[i] < 'a' || found[i] > 'z'), err,
                    ZP_BAD_FILE, "%s: the name of its %s is unreadable" AGAIN, f->name, what);
     ZP_FAIL_IF(memcmp(found, expected, (size_t)size) != 0, err, ZP_BAD_INPUT,
-               "%s: was saved with %s %.*s, the engine has %.*s; use the same model and options",
-               f->name, what, size, found, size, expected);
+               "%s: was saved with %s %.*s, the engine has %.*s; use %s, or another file",
+               f->name, what, size, found, size, expected, remedy);
     return ZP_OK;
 }
 
@@ -290,7 +290,7 @@ static zp_status check_engine(const struct snapshot *f, const struct zp_engine *
 {
     static const char *const kv_types[] = { "default", "f32", "bf16", "q8" };
     const struct snapshot_header *h = &f->h, own = header_of(e);
-    ZP_TRY(check_text(f, "model", h->model, own.model, sizeof h->model, err));
+    ZP_TRY(check_text(f, "model", h->model, own.model, sizeof h->model, "that model", err));
     ZP_FAIL_IF(h->weights != own.weights, err, ZP_BAD_INPUT,
                "%s: was saved with other weights of the same model; use the file it was saved with",
                f->name);
@@ -299,7 +299,8 @@ static zp_status check_engine(const struct snapshot *f, const struct zp_engine *
                f->name, h->kv_type < ZP_COUNT(kv_types) ? kv_types[h->kv_type] : "another type",
                kv_types[own.kv_type]);
     ZP_TRY(check_number(f, "exact", h->exact, own.exact, err));
-    ZP_TRY(check_text(f, "kernels", h->level, own.level, sizeof h->level, err));
+    ZP_TRY(check_text(f, "kernels", h->level, own.level, sizeof h->level,
+                      "that kernel level (--cpu)", err));
     ZP_TRY(check_number(f, "a context that scales its rotation of", h->n_ctx, own.n_ctx, err));
     ZP_TRY(check_number(f, "layers", h->n_layer, own.n_layer, err));
     ZP_TRY(check_number(f, "KV heads", h->n_kv, own.n_kv, err));

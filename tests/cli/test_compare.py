@@ -56,6 +56,7 @@ class Compare(unittest.TestCase):
 
     def compare(self, *words, code=0, llama=None):
         env = {k: v for k, v in os.environ.items() if k != "LLAMA"}
+        env["XDG_CACHE_HOME"] = str(self.folder)
         if llama:
             env["LLAMA"] = str(llama)
         done = subprocess.run([str(COMPARE), *map(str, words)], env=env, text=True,
