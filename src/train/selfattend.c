@@ -151,7 +151,7 @@ static struct sight sight_of(const struct block *a, size_t row)
 {
     const struct selfattend_batch *b = a->b;
     size_t first = first_of(b, a->kv, row), sink = b->n_sink ? b->doc_start[row] : first;
-    size_t sink_end = least(sink + b->n_sink, first);
+    size_t sink_end = b->n_sink ? least(sink + b->n_sink[a->kv], first) : first;
     return (struct sight){ into_tile(a, sink), into_tile(a, sink_end), into_tile(a, first),
                            into_tile(a, row + 1) };
 }
@@ -171,7 +171,7 @@ static size_t farthest(const struct block *a)
     size_t far = a->q0;
     for (size_t i = a->q0; i < a->q0 + a->n_query; i++) {
         far = least(far, first_of(a->b, a->kv, i));
-        if (a->b->n_sink) far = least(far, a->b->doc_start[i]);
+        if (a->b->n_sink && a->b->n_sink[a->kv]) far = least(far, a->b->doc_start[i]);
     }
     return far;
 }

@@ -21,14 +21,14 @@ zp_status selfattend_open(struct selfattend **out, struct gemm *g,
 void selfattend_close(struct selfattend *s); /* NULL is fine */
 
 /* Row i of KV head h sees rows [first, i] and its document's sinks, the rows before `first` in
- * [doc_start, doc_start + n_sink). first of all rows of head h: first + h * first_stride.
+ * [doc_start, doc_start + n_sink[h]). first of all rows of head h: first + h * first_stride.
  * logit = scale * row_scale[i] * q.k + bias[head][i - j]. */
 struct selfattend_batch {
     size_t n_rows;
     const uint32_t *first;     /* doc_start[i] <= first[i] <= i */
     size_t first_stride;       /* 0: the same for all KV heads */
     const uint32_t *doc_start; /* (n_rows), NULL without sinks */
-    uint32_t n_sink;
+    const uint32_t *n_sink;    /* (n_kv), NULL: none */
     float scale;
     const float *row_scale; /* (n_rows) or NULL: ones */
     const float *bias;      /* (n_head, n_bias) or NULL; n_bias exceeds every visible distance */

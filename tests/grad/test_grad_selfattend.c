@@ -15,7 +15,7 @@ struct case_attend {
 static bool sees(const struct selfattend_batch *b, size_t kv, size_t i, size_t j)
 {
     size_t first = b->first[kv * b->first_stride + i];
-    bool sink = b->n_sink && j >= b->doc_start[i] && j < b->doc_start[i] + b->n_sink;
+    bool sink = b->n_sink && j >= b->doc_start[i] && j < b->doc_start[i] + b->n_sink[kv];
     return j <= i && (j >= first || sink);
 }
 
@@ -61,7 +61,7 @@ struct recipe {
     size_t n_rows, n_head, n_kv, dk, dv;
     size_t document; /* longest; documents are of random length */
     size_t window;   /* 0: none; odd KV heads have twice as much */
-    uint32_t n_sink;
+    uint32_t n_sink; /* of KV head 0, then one less each */
     bool bias, row_scale;
 };
 
@@ -96,7 +96,11 @@ static void place_documents(struct rng *r, const struct recipe *c, struct selfat
         }
     b->first = first;
     b->first_stride = c->window ? c->n_rows : 0;
-    b->doc_start = c->n_sink ? start : NULL;
+    if (!c->n_sink) return;
+    uint32_t *n_sink = room(c->n_kv * sizeof *n_sink);
+    for (uint32_t kv = 0; kv < c->n_kv; kv++) n_sink[kv] = c->n_sink > kv ? c->n_sink - kv : 0;
+    b->n_sink = n_sink;
+    b->doc_start = start;
 }
 
 static struct rows make_rows(struct rng *r, const struct recipe *c)
@@ -109,7 +113,7 @@ static struct rows make_rows(struct rng *r, const struct recipe *c)
     a.bias = c->bias ? numbers(r, c->n_head * c->n_rows, 1) : NULL;
     float *factor = numbers(r, c->n_rows, 1);
     for (size_t i = 0; i < c->n_rows; i++) factor[i] += 1.5f;
-    a.b = (struct selfattend_batch){ .n_rows = c->n_rows, .n_sink = c->n_sink, .scale = 0.7f,
+    a.b = (struct selfattend_batch){ .n_rows = c->n_rows, .scale = 0.7f,
                                      .row_scale = c->row_scale ? factor : NULL, .bias = a.bias,
                                      .q = a.q, .k = a.k, .v = a.v };
     place_documents(r, c, &a.b);
@@ -133,8 +137,8 @@ static struct results attend(const struct rows *a, uint32_t n_threads, bool own)
     out.dq = zeros(out.n_q), out.dk = zeros(out.n_k), out.dv = zeros(out.n_v);
     out.dbias = zeros(out.n_bias);
     struct pool *pool = pool_of(n_threads);
-    struct gemm *g;
-    struct selfattend *attention;
+    struct gemm *g = NULL;
+    struct selfattend *attention = NULL;
     zp_err err = { 0 };
     if (gemm_open_with(&g, pool, &(struct gemm_options){ .own = own }, &err) != ZP_OK ||
         selfattend_open(&attention, g, s, &err) != ZP_OK)
