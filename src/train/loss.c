@@ -1,0 +1,180 @@
+/* loss.c: output layer and loss in one, in chunks of rows.
+ * Owns: logits of one chunk, of the student and of the teacher, and what each row came to.
+ * With p = softmax(logits), t the teacher's: dlogits = ce (p - onehot) + kl (p - t), written over
+ * the logits.
+ * L1 sums over rows are taken in ascending order, after each chunk, by one thread.
+ * L2 the size of chunks depends on n_vocab only: dw_out is a sum over chunks. */
+#include "train/loss.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+#include "base/mem.h"
+#include "train/softexp.h"
+
+enum { CHUNK_FLOATS = 16 << 20, CHUNK_UNIT = 16, CHUNK_MOST = 512 };
+
+/* What one row came to. */
+struct row_sums {
+    double ce, kl;
+    bool same_top;
+};
+
+struct loss {
+    struct gemm *g;
+    struct kern_table kern;
+    size_t n_vocab, chunk;
+    float *logits, *teacher; /* (chunk, n_vocab) */
+    struct row_sums *rows;   /* (chunk) */
+};
+
+static size_t chunk_rows(size_t n_vocab)
+{
+    size_t rows = CHUNK_FLOATS / n_vocab / CHUNK_UNIT * CHUNK_UNIT; // L2
+    if (rows < CHUNK_UNIT) return CHUNK_UNIT;
+    return rows < CHUNK_MOST ? rows : CHUNK_MOST;
+}
+
+static zp_status fill(struct loss *l, bool with_teacher, zp_err *err)
+{
+    size_t n = l->chunk * l->n_vocab;
+    ZP_ALLOC(l->logits, MEM_TRAIN, n, err, "logits");
+    if (with_teacher) ZP_ALLOC(l->teacher, MEM_TRAIN, n, err, "the teacher's logits");
+    ZP_ALLOC(l->rows, MEM_TRAIN, l->chunk, err, "losses of rows");
+    return ZP_OK;
+}
+
+zp_status loss_open(struct loss **out, struct gemm *g, size_t n_vocab, bool with_teacher,
+                    zp_err *err)
+{
+    *out = NULL;
+    ZP_FAIL_IF(n_vocab == 0, err, ZP_USAGE, "no tokens to choose from");
+    struct loss *l = mem_zalloc(MEM_TRAIN, sizeof *l);
+    ZP_FAIL_IF(!l, err, ZP_NO_MEMORY, "not enough memory for a loss");
+    l->g = g;
+    l->n_vocab = n_vocab;
+    l->chunk = chunk_rows(n_vocab);
+    kern_table_init(&l->kern, KERN_LEVEL_COUNT - 1);
+    zp_status status = fill(l, with_teacher, err);
+    if (status == ZP_OK) *out = l;
+    else loss_close(l);
+    return status;
+}
+
+void loss_close(struct loss *l)
+{
+    if (!l) return;
+    mem_free(l->logits);
+    mem_free(l->teacher);
+    mem_free(l->rows);
+    mem_free(l);
+}
+
+struct job {
+    struct loss *l;
+    const struct loss_batch *b;
+    size_t first, n; /* rows of the chunk */
+};
+
+static size_t find_top(const float *x, size_t n, float max)
+{
+    for (size_t i = 0; i < n; i++)
+        if (x[i] == max) return i;
+    return n; /* NaN */
+}
+
+static bool counts(const struct loss_batch *b, size_t row)
+{
+    return b->target[row] >= 0 && (!b->weight || b->weight[row] != 0.0f);
+}
+
+/* x becomes its softmax times factor. */
+static void soften(float *x, size_t n, float max, double sum, float factor)
+{
+    float scale = (float)((double)factor / sum);
+    softexp_row(x, n, max);
+    for (size_t i = 0; i < n; i++) x[i] *= scale;
+}
+
+static void run_row(const struct job *j, size_t i)
+{
+    const struct loss_batch *b = j->b;
+    size_t n = j->l->n_vocab, row = j->first + i, target = (size_t)b->target[row];
+    float *x = j->l->logits + i * n, *t = b->teacher_hidden ? j->l->teacher + i * n : NULL;
+    struct row_sums *out = &j->l->rows[i];
+    assert(target < n);
+    float max, teacher_max = 0;
+    double sum, teacher_sum = 0;
+    j->l->kern.expsum(x, n, &max, &sum);
+    out->ce = log(sum) - ((double)x[target] - (double)max);
+    out->kl = 0;
+    out->same_top = false;
+    if (t) {
+        j->l->kern.expsum(t, n, &teacher_max, &teacher_sum);
+        out->kl = j->l->kern.kl_row(t, teacher_max, teacher_sum, x, max, sum, n);
+        size_t top = find_top(x, n, max);
+        out->same_top = top < n && top == find_top(t, n, teacher_max);
+    }
+    if (!b->dhidden) return;
+    float scale = b->grad_scale * (b->weight ? b->weight[row] : 1.0f);
+    float ce = scale * b->ce_weight, kl = t ? scale * b->kl_weight : 0;
+    soften(x, n, max, sum, ce + kl);
+    x[target] -= ce;
+    if (kl == 0.0f) return;
+    soften(t, n, teacher_max, teacher_sum, kl);
+    for (size_t c = 0; c < n; c++) x[c] -= t[c];
+}
+
+static void run_rows(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    const struct job *j = arg;
+    size_t begin, end;
+    pool_share(j->n, 1, thread, n_threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        if (counts(j->b, j->first + i)) run_row(j, i);
+        else memset(j->l->logits + i * j->l->n_vocab, 0, j->l->n_vocab * sizeof(float));
+    }
+}
+
+static void add_rows(const struct job *j, struct loss_sums *out)
+{
+    for (size_t i = 0; i < j->n; i++) { // L1
+        if (!counts(j->b, j->first + i)) continue;
+        const struct row_sums *row = &j->l->rows[i];
+        double weight = j->b->weight ? (double)j->b->weight[j->first + i] : 1.0;
+        out->ce += weight * row->ce;
+        out->kl += weight * row->kl;
+        out->weight += weight;
+        out->n_rows++;
+        out->same_top += row->same_top;
+    }
+}
+
+static void run_chunk(struct job *j, struct loss_sums *out)
+{
+    const struct loss_batch *b = j->b;
+    struct loss *l = j->l;
+    size_t n = l->n_vocab;
+    const float *hidden = b->hidden + j->first * b->d;
+    gemm_nt(l->g, j->n, n, b->d, hidden, b->d, b->w_out, b->d, l->logits, n, false);
+    if (b->teacher_hidden)
+        gemm_nt(l->g, j->n, n, b->teacher_d, b->teacher_hidden + j->first * b->teacher_d,
+                b->teacher_d, b->teacher_w_out, b->teacher_d, l->teacher, n, false);
+    pool_run(gemm_pool(l->g), run_rows, j);
+    add_rows(j, out);
+    if (!b->dhidden) return;
+    gemm_nn(l->g, j->n, b->d, n, l->logits, n, b->w_out, b->d, b->dhidden + j->first * b->d, b->d,
+            false);
+    if (b->dw_out)
+        gemm_tn(l->g, n, b->d, j->n, l->logits, n, hidden, b->d, b->dw_out, b->d, true);
+}
+
+void loss_run(struct loss *l, const struct loss_batch *b, struct loss_sums *out)
+{
+    *out = (struct loss_sums){ 0 };
+    struct job j = { .l = l, .b = b };
+    for (j.first = 0; j.first < b->n_rows; j.first += j.n) {
+        j.n = b->n_rows - j.first < l->chunk ? b->n_rows - j.first : l->chunk;
+        run_chunk(&j, out);
+    }
+}

@@ -1,0 +1,45 @@
+/* loss.h: output layer and loss in one, for training: cross entropy, and KL from a teacher, without
+ * ever holding the logits of all rows. */
+#ifndef TRAIN_LOSS_H
+#define TRAIN_LOSS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "base/status.h"
+#include "kern/kern.h"
+#include "train/gemm.h"
+
+struct loss;
+/* Scratch for rows of up to n_vocab logits, twice with a teacher: at most 64 MiB each, more only
+ * where 16 rows take more. g stays the caller's. Fails with ZP_NO_MEMORY. */
+zp_status loss_open(struct loss **out, struct gemm *g, size_t n_vocab, bool with_teacher,
+                    zp_err *err);
+void loss_close(struct loss *l); /* NULL is fine */
+
+/* logits = hidden w_out^T; the teacher's likewise, with its own width. */
+struct loss_batch {
+    size_t n_rows, d;
+    const float *hidden;  /* (n_rows, d) */
+    const float *w_out;   /* (n_vocab, d) */
+    const int32_t *target; /* (n_rows) token, or < 0: the row counts nothing */
+    const float *weight;   /* (n_rows) or NULL: ones */
+    size_t teacher_d;
+    const float *teacher_hidden; /* (n_rows, teacher_d), NULL: no teacher */
+    const float *teacher_w_out;  /* (n_vocab, teacher_d) */
+    /* gradients of grad_scale * sum weight (ce_weight CE + kl_weight KL(teacher || student)) */
+    float ce_weight, kl_weight, grad_scale;
+    float *dhidden; /* (n_rows, d) set; NULL: no gradients */
+    float *dw_out;  /* (n_vocab, d) added to, or NULL: w_out is frozen */
+};
+
+/* Sums over the rows that count, each times its weight; nats. */
+struct loss_sums {
+    double ce, kl, weight;
+    size_t n_rows; /* that count */
+    size_t same_top; /* rows whose largest logit is the teacher's; the first of equals */
+};
+
+/* Same bits for any number of threads. */
+void loss_run(struct loss *l, const struct loss_batch *b, struct loss_sums *out);
+
+#endif
