@@ -22,7 +22,7 @@ struct gemm_options {
 };
 
 /* GEMM_BF16 rounds both operands to bf16 and sums in f32; without avx512_bf16, or without oneDNN,
- * it means GEMM_F32. The pool stays the caller's and must outlive g. Opening oneDNN takes 20 ms and
+ * it means GEMM_F32. The pool stays the caller's and must outlive g. Opening oneDNN takes 3 ms and
  * stays for the life of the process. OpenMP: products set the calling thread's number of OpenMP
  * threads to 1. Fails with ZP_NO_MEMORY. */
 zp_status gemm_open(struct gemm **out, struct pool *pool, enum gemm_precision precision,
