@@ -7,10 +7,7 @@
 #include "kern/kern_impl.h"
 #include "kern/x86/soften_avx2.h"
 
-enum { WIDE_D = 256, WIDE_ROWS = 24 }; /* most channels, least rows of a tile made floats */
-
-/* How a tile is stored; WIDE: bf16 made floats, in natural order. */
-enum store { FLOATS, PAIRS, WIDE };
+enum { WIDE_D = 256 }; /* most channels of a head whose tiles are made floats */
 
 /* How a register of 8 values is made: f32 as it is, bf16 from the low or high half of pairs. */
 enum half { WHOLE, LOW, HIGH };
@@ -121,14 +118,13 @@ ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, const __m
 
 ZP_INLINE void attend_step(struct attend_batch *b, size_t d, enum store store, int n)
 {
-    uint64_t any = 0;
     for (int slice = 0; slice < SLICES; slice++) score(b, d, slice, store, n);
     for (int r = 0; r < n; r++) {
         soften(b, r, store != FLOATS);
         if (store == PAIRS) pack_pairs(b->p[r]);
-        any |= b->seen[r];
     }
-    size_t j0 = (size_t)__builtin_ctzll(any), j1 = 64 - (size_t)__builtin_clzll(any);
+    uint64_t seen = b->seen[0];
+    size_t j0 = (size_t)__builtin_ctzll(seen), j1 = 64 - (size_t)__builtin_clzll(seen);
     size_t c0 = 0;
     for (; c0 + LANES <= d; c0 += LANES) add_values(b, d, c0, NULL, j0, j1, store, n);
     if (c0 == d) return;
@@ -210,6 +206,6 @@ static void attend_widened(const struct kern_attend *a)
 
 void attend_bf16_avx2(const struct kern_attend *a)
 {
-    if (a->n_rows >= WIDE_ROWS && a->room) attend_widened(a);
+    if (a->n_rows >= WIDE_ROWS && a->room && a->d <= WIDE_D) attend_widened(a);
     else attend(a, PAIRS);
 }

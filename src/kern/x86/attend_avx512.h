@@ -19,13 +19,7 @@
 #include "kern/kern_impl.h"
 #include "kern/x86/soften_avx512.h"
 
-enum {
-    CHUNK = 64,    /* channels whose q is made floats at a time */
-    WIDE_ROWS = 24 /* rows for which a tile is made floats as a whole */
-};
-
-/* How a tile is stored; WIDE: bf16 made floats, in natural order. */
-enum store { FLOATS, PAIRS, WIDE };
+enum { CHUNK = 64 }; /* channels whose q is made floats at a time */
 
 /* What one step reads of a tile's 4 bytes: a float, a pair of bf16, or one of the pair; EVEN_ONLY
  * is a pair whose odd position may be unwritten. */
@@ -166,8 +160,9 @@ ZP_INLINE void add_values(struct attend_batch *b, size_t d, size_t c0, __mmask16
 ZP_INLINE void attend_step(struct attend_batch *b, size_t d, enum store store, int n)
 {
     score(b, d, store, n);
-    uint64_t any = soften(b, n, store != FLOATS);
-    size_t j0 = (size_t)__builtin_ctzll(any), j1 = 64 - (size_t)__builtin_clzll(any), c0 = 0;
+    soften(b, n, store != FLOATS);
+    uint64_t seen = b->seen[0];
+    size_t j0 = (size_t)__builtin_ctzll(seen), j1 = 64 - (size_t)__builtin_clzll(seen), c0 = 0;
     for (; c0 + TILE <= d; c0 += TILE)
         add_values(b, d, c0, 0xffff, j0, j1, store, n, PARTS);
     for (; c0 < d; c0 += LANES) {

@@ -10,7 +10,13 @@
 #include "base/compiler.h"
 #include "kern/kern.h"
 
-enum { BATCH_ROWS = 6 };
+enum {
+    BATCH_ROWS = 6,
+    WIDE_ROWS = 24 /* rows of a call for which a bf16 tile is made floats as a whole */
+};
+
+/* How a tile is stored; WIDE: bf16 made floats, in natural order. */
+enum store { FLOATS, PAIRS, WIDE };
 
 struct attend_batch {
     int n; /* rows; all of them see something of the tile */

@@ -158,8 +158,9 @@ ZP_INLINE void attend_step(struct attend_batch *b, size_t d, int n)
     size_t width = kern_q8_width(d), groups = kern_q8_groups(d);
     for (size_t g = 0; g < groups; g++) score_group(b, g, width, n);
     fetch_next(b->k_next, TILE * width, 2 * TILE);
-    uint64_t any = soften(b, n, false);
-    size_t q0 = (size_t)__builtin_ctzll(any) / 4, q1 = (67 - (size_t)__builtin_clzll(any)) / 4;
+    soften(b, n, false);
+    uint64_t seen = b->seen[0];
+    size_t q0 = (size_t)__builtin_ctzll(seen) / 4, q1 = (67 - (size_t)__builtin_clzll(seen)) / 4;
     for (size_t g = 0; g < groups; g++) {
         struct weights_q8 w;
         size_t c0 = g * GROUP, c1 = c0 + GROUP < d ? c0 + GROUP : d;

@@ -147,15 +147,12 @@ ZP_INLINE void soften_rows(struct attend_batch *b, int r0, int n, bool is_bf16)
     scatter_rows(b->l + r0, n, _mm_add_ps(l, reduce_rows(v, n, false)));
 }
 
-/* Scores of the batch's n rows become weights, bf16 pairs where the values are; m and l move on.
- * Returns the positions that any row sees. */
-ZP_INLINE uint64_t soften(struct attend_batch *b, int n, bool is_bf16)
+/* Scores of the batch's n rows become weights, rounded to bf16 where the values are; m and l move
+ * on. */
+ZP_INLINE void soften(struct attend_batch *b, int n, bool is_bf16)
 {
-    uint64_t any = 0;
     soften_rows(b, 0, n < 4 ? n : 4, is_bf16);
     if (n > 4) soften_rows(b, 4, n - 4, is_bf16);
-    for (int r = 0; r < n; r++) any |= b->seen[r];
-    return any;
 }
 
 #endif
