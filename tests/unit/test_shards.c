@@ -31,7 +31,7 @@ static struct tokenizer *tokenizer_of(size_t n_more)
     size_t n = fill_ascii_tokens(tokens, texts);
     tokens[n++] = (struct test_token){ "<|endoftext|>", TOKEN_CONTROL, 0 };
     for (size_t i = 0; i < n_more; i++) {
-        snprintf(more[i], sizeof more[i], "~%zx~", i);
+        snprintf(more[i], sizeof more[i], "~%u~", (unsigned)i % 10);
         tokens[n++] = (struct test_token){ more[i], TOKEN_NORMAL, 0 };
     }
     struct test_vocab v = { .model = "gpt2", .pre = "smollm", .tokens = tokens, .n_tokens = n,
