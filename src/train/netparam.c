@@ -33,18 +33,41 @@ static uint32_t layer_of(const char *name, uint32_t n_layer)
     return sscanf(name, "blk.%u.", &layer) == 1 ? layer : n_layer;
 }
 
+/* Heads of the layer stand in different orders of pairs, so that one head's gains in the order of a
+ * file cannot serve all by original pair. */
+static bool orders_differ(const struct position *position, uint32_t layer)
+{
+    const struct position_head *heads = &position->heads[layer * position->n_kv];
+    for (uint32_t kv = 1; kv < position->n_kv; kv++)
+        if (memcmp(heads[kv].pair, heads[0].pair, position->n_pair * sizeof *heads->pair) != 0)
+            return true;
+    return false;
+}
+
+/* Gains that the file has once for all heads become one row a head where they must. */
+static void widen_gains(const struct netparam *p, struct netparam_tensor *t)
+{
+    const struct hparams *h = &p->model->h;
+    size_t n_heads = t->rows == NETPARAM_QUERY_HEADS ? h->n_head : h->n_kv;
+    if (t->rows == NETPARAM_PLAIN || t->matrix || t->n != h->d_head || n_heads == 1) return;
+    if (p->model->position.reordered && orders_differ(&p->model->position, t->layer))
+        t->n = t->n_out = n_heads * h->d_head;
+}
+
 static void lay_out(struct netparam *p, const struct gguf_tensor *t, struct netparam_tensor *out)
 {
     uint64_t rows = gguf_tensor_rows(t);
-    bool matrix = rows > 1;
+    /* gains by head may have two dimensions */
+    bool matrix = rows > 1 && !strstr(t->name, "_norm.");
     *out = (struct netparam_tensor){ .name = t->name,
                                      .at = p->n,
                                      .n = (size_t)(t->ne[0] * rows),
                                      .n_in = matrix ? (size_t)t->ne[0] : 1,
-                                     .n_out = (size_t)(matrix ? rows : t->ne[0]),
+                                     .n_out = (size_t)(matrix ? rows : t->ne[0] * rows),
                                      .layer = layer_of(t->name, p->model->h.n_layer),
                                      .rows = rows_of(t->name),
                                      .matrix = matrix };
+    widen_gains(p, out);
     p->n += (out->n + UNIT - 1) / UNIT * UNIT;
 }
 
@@ -112,6 +135,7 @@ static zp_status read_tensor(const struct netparam *p, const struct netparam_ten
     const struct gguf_tensor *file = gguf_find_tensor(&p->model->gguf, t->name);
     const struct quant_traits *traits = quant_traits_find(file->type);
     float *all;
+    size_t n_file = (size_t)(file->ne[0] * gguf_tensor_rows(file));
     if (t->matrix) {
         for (size_t r = 0; r < t->n_out; r++)
             quant_dequantize_row(traits,
@@ -119,9 +143,9 @@ static zp_status read_tensor(const struct netparam *p, const struct netparam_ten
                                  w + r * t->n_in, t->n_in);
         return check_finite(t->name, w, t->n, err);
     }
-    ZP_ALLOC(all, MEM_TRAIN, t->n, err, "a tensor");
-    quant_dequantize_row(traits, file->data, all, t->n);
-    for (size_t r = 0; r < t->n_out; r++) w[r] = all[file_row(p, t, r)];
+    ZP_ALLOC(all, MEM_TRAIN, n_file, err, "a tensor");
+    quant_dequantize_row(traits, file->data, all, n_file);
+    for (size_t r = 0; r < t->n_out; r++) w[r] = all[file_row(p, t, r) % n_file];
     mem_free(all);
     return check_finite(t->name, w, t->n, err);
 }
@@ -168,12 +192,15 @@ static zp_status add_tensor(struct gguf_edit *e, const struct netparam *p,
     bool small = !t->matrix || strstr(t->name, ".pos_") || strstr(t->name, "struct_") ||
                  t->n_in % wanted->block != 0;
     struct gguf_edit_tensor out = *gguf_edit_find_tensor(e, t->name);
+    uint64_t n_file = 1;
+    for (uint32_t i = 0; i < out.n_dims; i++) n_file *= out.ne[i];
     *s = (struct source){ .tensor = t, .w = w + t->at };
     s->traits = small ? quant_traits_find(QUANT_F32) : wanted;
     ZP_TAKE(s->row_here, arena, t->n_out, err, "an order of rows");
     ZP_TAKE(s->room, arena, t->matrix ? 1 : t->n_out, err, "a tensor");
     for (size_t r = 0; r < t->n_out; r++) s->row_here[file_row(p, t, r)] = r;
     out.type = s->traits->type;
+    if (t->n != n_file) out.n_dims = 1, out.ne[0] = t->n; /* widened */
     out.data = NULL;
     out.fill = fill_rows;
     out.fill_arg = s;

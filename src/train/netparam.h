@@ -3,6 +3,7 @@
  *    which are read with the position table.
  * P2 rows of q and k, their biases and norms, stand by original pair: pair i in rows 2i and 2i + 1
  *    of each head, whatever the file's order.
+ *    Gains shared by heads of different orders become one row a head, here and when written.
  * P3 tensors begin at multiples of 16 floats; what lies between them is 0 and stays 0. */
 #ifndef TRAIN_NETPARAM_H
 #define TRAIN_NETPARAM_H
@@ -19,7 +20,7 @@ struct netparam_tensor {
     size_t n_out;     /* rows */
     uint32_t layer;   /* of "blk.N.": N; else n_layer */
     enum netparam_rows rows;
-    bool matrix;      /* has more than one dimension: what weight decay acts on */
+    bool matrix;      /* what weight decay acts on: all but gains, biases, scales */
 };
 
 struct netparam {

@@ -77,18 +77,35 @@ static void place_rooms(struct selfattend *s, uint32_t n_threads)
     }
 }
 
+/* Groups and blocks of a shape. */
+static struct selfattend sized(const struct selfattend_shape *shape)
+{
+    struct selfattend s = { .shape = *shape, .group = shape->n_head / shape->n_kv };
+    size_t rows = (QUERIES / s.group + QUERY_UNIT - 1) / QUERY_UNIT * QUERY_UNIT;
+    s.n_query = rows > QUERY_UNIT ? rows : QUERY_UNIT;
+    return s;
+}
+
+static size_t bias_floats(const struct selfattend_shape *shape)
+{
+    return most_segments(shape) * shape->n_head * shape->n_bias;
+}
+
+uint64_t selfattend_bytes(const struct selfattend_shape *shape, uint32_t n_threads)
+{
+    struct selfattend s = sized(shape);
+    return sizeof s + n_threads * (sizeof *s.rooms + room_floats(&s) * sizeof *s.memory) +
+           (most_segments(shape) + 1) * sizeof *s.segments +
+           bias_floats(shape) * sizeof *s.bias_sums;
+}
+
 static zp_status fill(struct selfattend *s, zp_err *err)
 {
-    const struct selfattend_shape *shape = &s->shape;
     uint32_t n_threads = pool_threads(gemm_pool(s->g));
-    s->group = shape->n_head / shape->n_kv;
-    size_t rows = (QUERIES / s->group + QUERY_UNIT - 1) / QUERY_UNIT * QUERY_UNIT;
-    s->n_query = rows > QUERY_UNIT ? rows : QUERY_UNIT;
     ZP_ALLOC(s->rooms, MEM_TRAIN, n_threads, err, "attention");
     ZP_ALLOC(s->memory, MEM_TRAIN, n_threads * room_floats(s), err, "tiles of attention");
-    ZP_ALLOC(s->segments, MEM_TRAIN, most_segments(shape) + 1, err, "attention");
-    size_t bias = shape->n_head * shape->n_bias;
-    ZP_ALLOC(s->bias_sums, MEM_TRAIN, most_segments(shape) * bias, err, "bias gradients");
+    ZP_ALLOC(s->segments, MEM_TRAIN, most_segments(&s->shape) + 1, err, "attention");
+    ZP_ALLOC(s->bias_sums, MEM_TRAIN, bias_floats(&s->shape), err, "bias gradients");
     place_rooms(s, n_threads);
     return ZP_OK;
 }
@@ -101,8 +118,8 @@ zp_status selfattend_open(struct selfattend **out, struct gemm *g,
                "%zu heads cannot share %zu KV heads", shape->n_head, shape->n_kv);
     struct selfattend *s = mem_zalloc(MEM_TRAIN, sizeof *s);
     ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for attention");
+    *s = sized(shape);
     s->g = g;
-    s->shape = *shape;
     zp_status status = fill(s, err);
     if (status == ZP_OK) *out = s;
     else selfattend_close(s);

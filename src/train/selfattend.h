@@ -15,6 +15,8 @@ struct selfattend_shape {
     size_t n_bias;  /* distances of a bias table; 0: none */
 };
 
+/* Bytes that selfattend_open takes with that many threads. */
+uint64_t selfattend_bytes(const struct selfattend_shape *shape, uint32_t n_threads);
 /* Scratch for each worker of g's pool; g stays the caller's. Fails with ZP_NO_MEMORY. */
 zp_status selfattend_open(struct selfattend **out, struct gemm *g,
                           const struct selfattend_shape *shape, zp_err *err);

@@ -1,0 +1,61 @@
+/* net.h: a model as training runs it: from tokens to the hidden rows before the output matrix, and
+ * back to the gradients of all parameters (netparam.h) and gates.
+ * N1 same bits for any number of threads, and with or without `recompute`.
+ * N2 hidden rows are those of the engine's exact path but for rounding: the same operations.
+ * N3 what net_plan says is what net_open takes. */
+#ifndef TRAIN_NET_H
+#define TRAIN_NET_H
+
+#include "train/gemm.h"
+#include "train/guard.h"
+#include "train/netparam.h"
+#include "train/packer.h"
+
+struct net;
+
+struct net_options {
+    uint32_t n_rows, n_ctx; /* most rows of a batch, most tokens of a row */
+    bool forward_only;      /* a teacher: nothing is kept */
+    bool recompute; /* keep the input of each layer alone, compute the rest again going back */
+    bool mix;       /* gates between 0 and 1 (score mix) will be used: heads of twice the width */
+};
+
+/* How much position counts; NULL: as in the model's file. */
+struct net_gates {
+    const uint8_t *open; /* (n_layer, n_kv, n_pair) by original pair; 1: it turns, 0: it does not */
+    const float *mix;    /* the same shape, instead of `open`: score mix, 0 to 1 */
+    const float *bias;   /* (n_layer, n_head) factor of a head's bias */
+};
+
+struct net_gradients {
+    float *w;              /* (n of netparam), added to */
+    const uint8_t *frozen; /* (n_tensors of netparam) 1: not wanted; NULL: all are */
+    float *mix, *bias;     /* like the gates; added to; NULL: not wanted */
+};
+
+/* Bytes that net_open takes under MEM_TRAIN with that many threads. */
+zp_status net_plan(const struct netparam *p, uint32_t n_threads, const struct net_options *o,
+                   uint64_t *bytes, zp_err *err);
+/* p and g must outlive the net. Logit scales by head (attn_head_scale) are applied as the file has
+ * them and get no gradient. ZP_UNSUPPORTED: what is not built names itself. */
+zp_status net_open(struct net **out, const struct netparam *p, struct gemm *g,
+                   const struct net_options *o, zp_err *err);
+void net_close(struct net *n); /* NULL is fine */
+
+/* hidden (rows of the batch, d_model): what the output matrix multiplies, the scale of logits
+ * included. w: values of the parameters. */
+void net_forward(struct net *n, const float *w, const struct net_gates *gates,
+                 const struct packed *batch, float *hidden);
+/* Of the last net_forward's batch, with the same w and gates: adds the gradients that follow from
+ * dhidden. */
+void net_backward(struct net *n, const float *w, const struct net_gates *gates,
+                  const struct packed *batch, const float *dhidden,
+                  const struct net_gradients *out);
+
+/* The output matrix (n_vocab, d_model): the embedding where they are one. */
+const struct netparam_tensor *net_output(const struct net *n);
+/* From now on net_forward notes the largest norms of queries and keys: norms (n_layer); NULL: no
+ * more. */
+void net_watch(struct net *n, struct guard_norms *norms);
+
+#endif

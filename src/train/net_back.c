@@ -1,0 +1,190 @@
+/* net_back.c: a model's gradients, from the hidden rows back to parameters and gates.
+ * Owns: nothing; net.c has the memory. A layer's kept rows are used up on the way: dgate and dup
+ * take the places of gate and up.
+ * With y = x W^T: dx = dy W, dW += dy^T x. */
+#include "train/net_parts.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "train/rowops.h"
+
+/* One step back through a layer. */
+struct back {
+    struct net *n;
+    const float *w;
+    const struct net_gates *gates;
+    const struct net_gradients *out;
+    size_t n_rows;
+    uint32_t layer;
+    const struct net_layer *t;
+    struct net_kept *kept;
+};
+
+/* Where a tensor's gradient goes; NULL: it is not wanted. */
+static float *gradient_of(const struct back *b, const struct netparam_tensor *t)
+{
+    if (!t || !b->out->w) return NULL;
+    bool frozen = b->out->frozen && b->out->frozen[t - b->n->p->tensors];
+    return frozen ? NULL : b->out->w + t->at;
+}
+
+/* dw of a matrix and its bias, from dy (rows, n_out) and x (rows, n_in). */
+static void add_weights(const struct back *b, const struct netparam_tensor *t,
+                        const struct netparam_tensor *bias, const float *dy, const float *x)
+{
+    float *dw = gradient_of(b, t), *dbias = gradient_of(b, bias);
+    if (dw)
+        gemm_tn(b->n->g, t->n_out, t->n_in, b->n_rows, dy, t->n_out, x, t->n_in, dw, t->n_in,
+                true);
+    if (dbias) rowops_sum_bias(b->n->pool, b->n_rows, t->n_out, dy, dbias);
+}
+
+/* dx (rows, n_in) = dy W, or += with `add`. */
+static void add_inputs(const struct back *b, const struct netparam_tensor *t, const float *dy,
+                       bool add, float *dx)
+{
+    gemm_nn(b->n->g, b->n_rows, t->n_in, t->n_out, dy, t->n_out, b->w + t->at, t->n_in, dx,
+            t->n_in, add);
+}
+
+/* Through a norm of the stream: dx is set, or added to; may be dy. */
+static void norm_back(const struct back *b, const struct netparam_tensor *gain, const float *x,
+                      float *inverse, const float *dy, float *dx, bool add)
+{
+    struct rownorm a = { .n_rows = b->n_rows, .n = b->n->h->d_model, .x = x,
+                         .gain = b->w + gain->at, .eps = b->n->h->norm_eps, .inverse = inverse };
+    rownorm_backward(b->n->pool, &a, dy, dx, add, gradient_of(b, gain), b->n->scratch);
+}
+
+/* dsum: the gradient of what a block adds, before the norm behind it, from that of the stream. */
+static void enter_block(const struct back *b, const struct netparam_tensor *post_norm,
+                        const float *before_norm, float *inverse)
+{
+    struct net *n = b->n;
+    rowops_scale(n->pool, b->n_rows * n->h->d_model, n->dx, n->h->residual_scale, false, n->dsum);
+    if (post_norm) norm_back(b, post_norm, before_norm, inverse, n->dsum, n->dsum, false);
+}
+
+static void feed_forward_back(const struct back *b)
+{
+    struct net *n = b->n;
+    struct net_kept *k = b->kept;
+    const struct net_layer *t = b->t;
+    enum gatedact_kind kind = n->h->arch->act == ARCH_GELU ? GATEDACT_GELU : GATEDACT_SILU;
+    enter_block(b, t->post_ffn_norm, k->widened, k->inverse_widened);
+    add_weights(b, t->down, NULL, n->dsum, k->act);
+    add_inputs(b, t->down, n->dsum, false, n->dact);
+    gatedact_backward(n->pool, kind, b->n_rows * n->h->d_ff, k->gate, k->up, n->dact, k->gate,
+                      k->up);
+    add_weights(b, t->gate, NULL, k->gate, k->ffn_normed);
+    add_weights(b, t->up, NULL, k->up, k->ffn_normed);
+    add_inputs(b, t->gate, k->gate, false, n->dnormed);
+    add_inputs(b, t->up, k->up, true, n->dnormed);
+    norm_back(b, t->ffn_norm, k->middle, k->inverse_ffn, n->dnormed, n->dx, true);
+}
+
+/* Gradients of a bias table's parameters and of its heads' gates. */
+static void bias_back(const struct back *b)
+{
+    struct net *n = b->n;
+    struct distbias a = net_bias_of(n, b->w, b->layer);
+    const struct net_layer *t = b->t;
+    struct distbias_gradients to = {
+        .slope = gradient_of(b, t->alibi), .table = gradient_of(b, t->t5),
+        .in_weight = gradient_of(b, t->mlp[0]), .in_bias = gradient_of(b, t->mlp[1]),
+        .out_weight = gradient_of(b, t->mlp[2]), .out_bias = gradient_of(b, t->mlp[3]),
+        .gate = n->dbias_gate
+    };
+    memset(n->dbias_gate, 0, n->h->n_head * sizeof *n->dbias_gate);
+    distbias_backward(n->pool, &a, n->dbias_table, &to, n->bias_room);
+    const float *file = n->p->model->position.bias_gate;
+    for (size_t i = 0, at = (size_t)b->layer * n->h->n_head; b->out->bias && i < a.n_head; i++)
+        b->out->bias[at + i] += (file ? file[at + i] : 1.0f) * n->dbias_gate[i];
+}
+
+/* dq, dk (as products gave q and k) and dv, from d_o. *dq, *dk: where they are. */
+static void attend_back(const struct back *b, float **dq, float **dk)
+{
+    struct net *n = b->n;
+    struct net_kept *k = b->kept;
+    struct net_sight s;
+    net_see(n, b->w, b->gates, b->layer, b->n_rows, &s);
+    s.b.q = k->q, s.b.k = k->k, s.b.v = k->v;
+    if (s.mix) {
+        rotary_mix(n->pool, &s.turn, s.mix, k->q, k->k, n->wide_q, n->wide_k);
+        s.b.q = n->wide_q, s.b.k = n->wide_k;
+    }
+    size_t n_bias = (size_t)n->h->n_head * n->options.n_ctx;
+    if (s.b.bias) memset(n->dbias_table, 0, n_bias * sizeof *n->dbias_table);
+    selfattend_backward(s.mix ? n->attend_wide : n->attend, &s.b, k->o, k->lse, n->d_o, n->dq,
+                        n->dk, n->dv, s.b.bias ? n->dbias_table : NULL);
+    if (s.b.bias) bias_back(b);
+    *dq = n->dq, *dk = n->dk;
+    if (s.mix) {
+        size_t at = (size_t)b->layer * s.turn.n_kv * s.turn.n_pair;
+        rotary_mix_back(n->pool, &s.turn, s.mix, k->q, n->dq, n->dk, n->plain_dq, n->plain_dk,
+                        b->out->mix ? b->out->mix + at : NULL, n->scratch);
+        *dq = n->plain_dq, *dk = n->plain_dk;
+    } else if (s.open) {
+        rotary_turn(n->pool, &n->kern, &s.turn, n->h->n_head, s.open, true, n->dq);
+        rotary_turn(n->pool, &n->kern, &s.turn, n->h->n_kv, s.open, true, n->dk);
+    }
+}
+
+/* Through the norm of queries or keys, in place. */
+static void head_norm_back(const struct back *b, bool of_keys, float *d)
+{
+    const struct netparam_tensor *gain = of_keys ? b->t->k_norm : b->t->q_norm;
+    if (!gain) return;
+    struct rownorm a = net_head_norm(b->n, b->w, b->n_rows, b->kept, of_keys, gain);
+    rownorm_backward(b->n->pool, &a, d, d, false, gradient_of(b, gain), b->n->scratch);
+}
+
+/* From n->dsum, the gradient of what attention adds before the norm behind it, to n->dnormed. */
+static void attention_back(const struct back *b)
+{
+    struct net *n = b->n;
+    const struct net_layer *t = b->t;
+    float *dq, *dk;
+    add_weights(b, t->o, t->o_bias, n->dsum, b->kept->o);
+    add_inputs(b, t->o, n->dsum, false, n->d_o);
+    attend_back(b, &dq, &dk);
+    net_scale_heads(n, b->layer, b->n_rows, dq);
+    head_norm_back(b, false, dq);
+    head_norm_back(b, true, dk);
+    add_weights(b, t->q, t->q_bias, dq, b->kept->normed);
+    add_weights(b, t->k, t->k_bias, dk, b->kept->normed);
+    add_weights(b, t->v, t->v_bias, n->dv, b->kept->normed);
+    add_inputs(b, t->q, dq, false, n->dnormed);
+    add_inputs(b, t->k, dk, true, n->dnormed);
+    add_inputs(b, t->v, n->dv, true, n->dnormed);
+}
+
+static void layer_back(struct back *b, uint32_t layer, bool is_kept)
+{
+    struct net *n = b->n;
+    b->layer = layer, b->t = &n->layers[layer], b->kept = &n->kept[layer % n->n_kept];
+    if (!is_kept) net_run_layer(n, b->w, b->gates, layer, b->n_rows, n->x[layer], NULL);
+    feed_forward_back(b);
+    enter_block(b, b->t->post_attn_norm, b->kept->attended, b->kept->inverse_attended);
+    attention_back(b);
+    norm_back(b, b->t->attn_norm, n->x[layer], b->kept->inverse, n->dnormed, n->dx, true);
+}
+
+void net_backward(struct net *n, const float *w, const struct net_gates *gates,
+                  const struct packed *batch, const float *dhidden,
+                  const struct net_gradients *out)
+{
+    assert(!n->options.forward_only);
+    struct back b = { .n = n, .w = w, .gates = gates, .out = out, .n_rows = net_rows(batch) };
+    uint32_t n_layer = n->h->n_layer;
+    rowops_scale(n->pool, b.n_rows * n->h->d_model, dhidden, n->h->logit_scale, false, n->dsum);
+    norm_back(&b, n->output_norm, n->x[n_layer], n->inverse_out, n->dsum, n->dx, false);
+    for (uint32_t l = n_layer; l-- > 0;)
+        layer_back(&b, l, n->n_kept > 1 || l + 1 == n_layer);
+    float *dtable = gradient_of(&b, n->embedding);
+    if (dtable)
+        rowops_embed_back(n->pool, b.n_rows, n->h->d_model, batch->ids, n->dx, n->h->embed_scale,
+                          dtable);
+}
