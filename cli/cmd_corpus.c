@@ -1,7 +1,6 @@
 /* cmd_corpus.c: corpus: text files into token documents for training. */
 #include "cli.h"
 
-#include <zerope/train.h>
 
 zp_status cmd_corpus(struct cli *c)
 {

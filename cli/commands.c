@@ -427,6 +427,53 @@ static const struct cli_example corpus_examples[] = {
       "for further training of a model" },
 };
 
+#define TRAINING                                                                          \
+    PATH("corpus", NULL, "TOKENS", "token documents made by corpus", .required = true),   \
+    COUNT("tokens", "N", 1, 9e15, NULL, "budget; rounded up to whole batches",            \
+          .required = true),                                                              \
+    COUNT("ctx-size", "N", 32, 65536, NULL,                                               \
+          "tokens of a row; default: the model's context, at most 512", .abbr = "-c",     \
+          .flag_only = true),                                                             \
+    COUNT("batch-rows", "N", 1, 65536, "32", "rows of a step, over all processes"),       \
+    COUNT("micro-batches", "N", 1, 65536, "1",                                            \
+          "compute a step's batch in N parts: less memory; as many as processes at least"), \
+    REAL("learning-rate", "X", 1e-9, 10, "0.001", "highest learning rate"),               \
+    CHOICE("schedule", "S", "wsd|cosine|constant", "wsd", "course of the learning rate"), \
+    REAL("warmup", "SHARE", 0, 1, "0.05", "share of the steps in which the rate rises"),  \
+    REAL("decay", "SHARE", 0, 1, "0.2", "share of the steps in which it falls (wsd)"),    \
+    REAL("floor", "SHARE", 0, 1, "0.05", "share of the rate that is left at the end"),    \
+    REAL("weight-decay", "X", 0, 10, "0.1", "of matrices, decoupled; 0: none"),           \
+    REAL("clip", "X", 0, 1e9, "1", "most of the gradient's norm; 0: no limit"),           \
+    REAL("task-share", "SHARE", 0, 1, "0",                                                \
+         "share of rows that are made-up tasks: copying, looking up, order, counting"),   \
+    PATH("original", NULL, "MODEL", "stay close to this model: adds KL(original || model)"), \
+    REAL("ce-weight", "X", 0, 1000, "1", "weight of the text's cross entropy"),           \
+    REAL("kl-weight", "X", 0, 1000, "1", "weight of the divergence from the original"),   \
+    INT("seed", "N", 1, 9e18, "1", "seed of all draws", .flag_only = true),               \
+    FLAG("bf16", "products in bfloat16 where the processor can"),                         \
+    FLAG("recompute", "keep less between the passes: less memory, a third more work"),    \
+    CHOICE("type", "T", "F32|F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", "F32",    \
+           "type of the matrices in the written file", .flag_only = true),                \
+    PATH("run", NULL, "FOLDER", "keep run.json, numbers by step and checkpoints there"),  \
+    FLAG("resume", "go on from the last checkpoint of --run"),                            \
+    COUNT("save-every", "STEPS", 1, 1e9, "200", "a checkpoint every so many steps"),      \
+    COUNT("eval-every", "STEPS", 1, 1e9, "100", "held-out text is measured every so many steps"), \
+    COUNT("eval-windows", "N", 1, 1e6, "32", "held-out windows of a measurement"),        \
+    CHOICE("processes", "KIND", "single|mpi", "single",                                   \
+           "mpi: this is one of several processes that mpirun started")
+
+static const struct cli_option train_options[] = {
+    MODEL,
+    OUTPUT("OUT", "GGUF file to write"),
+    REAL("rotation-dropout", "P", 0, 0.99, "0",
+         "leave each pair unrotated with this probability, drawn anew each step"),
+    TRAINING,
+};
+static const struct cli_example train_examples[] = {
+    { "zerope train tiny.gguf --corpus tiny.tokens --tokens 2m --run runs/tiny -o trained.gguf",
+      "two million tokens, with a record" },
+};
+
 static const struct cli_option doctor_options[] = {
     FLAG("quick", "no measurement longer than about a second"),
 };
@@ -574,6 +621,14 @@ const struct cli_command cli_commands[] = {
                 "what is held out. The file names its tokenizer by a hash: a model with another "
                 "one refuses it.",
             .fields = "documents held_documents tokens held_share token_length n_vocab file"),
+    COMMAND(train, "train a model on token documents", OPTIONS(train),
+            .about = "All parameters learn by AdamW, in float32; rows of the corpus are filled with whole "
+               "documents that do not see each other. A run with --run can be stopped and gone on "
+               "with: the result has the same bits, and so it has for any number of threads and "
+               "processes.\n\n"
+               "A loss that is not finite skips the step; three in a row go back to the last "
+               "checkpoint and leave those batches out.",
+            .fields = "file steps tokens loss held_before held tokens_per_second"),
     COMMAND(doctor, "check this machine", OPTIONS(doctor),
             .fields = "cpu kernels memory self_test pack_cache"),
     COMMAND(version, "version and features", OPTIONS(version), .fields = "version"),

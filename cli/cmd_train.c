@@ -1,0 +1,81 @@
+/* cmd_train.c: train: a model on a corpus of tokens. */
+#include "cli.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One line for each report; the bar is redrawn below it. */
+static void on_report(void *arg, const zp_train_report *r)
+{
+    const struct cli *c = arg;
+    if (c->quiet)
+        return;
+    progress_clear();
+    fprintf(stderr, "step %llu of %llu: loss %.4f", (unsigned long long)r->step,
+            (unsigned long long)r->steps, r->loss);
+    if (r->kl > 0)
+        fprintf(stderr, " (kl %.4f)", r->kl);
+    if (!isnan(r->held_ce))
+        fprintf(stderr, ", held out %.4f", r->held_ce);
+    if (r->kl > 0 && !isnan(r->held_kl))
+        fprintf(stderr, " (kl %.4f)", r->held_kl);
+    if (r->gates_closed > 0)
+        fprintf(stderr, ", %llu of %llu gates closed", (unsigned long long)r->gates_closed,
+                (unsigned long long)r->gates);
+    fprintf(stderr, ", %.0f tokens/s\n", r->tokens_per_second);
+}
+
+/* 0 on the command line means none, which the library spells -1: its 0 is the default. */
+static double or_none(const struct cli *c, const char *name)
+{
+    double x = cli_real(c, name);
+    return x == 0 ? -1 : x;
+}
+
+void cli_train_options(struct cli *c, zp_train_options *o)
+{
+    *o = (zp_train_options){
+        .tokens = (uint64_t)cli_int(c, "tokens"),
+        .n_ctx = cli_u32(c, "ctx-size"),
+        .batch_rows = cli_u32(c, "batch-rows"),
+        .micro_batches = cli_u32(c, "micro-batches"),
+        .learning_rate = cli_real(c, "learning-rate"),
+        .schedule = cli_text(c, "schedule"),
+        .warmup = or_none(c, "warmup"),
+        .decay = or_none(c, "decay"),
+        .floor = or_none(c, "floor"),
+        .weight_decay = or_none(c, "weight-decay"),
+        .clip = or_none(c, "clip"),
+        .task_share = cli_real(c, "task-share"),
+        .original = cli_text(c, "original"),
+        .ce_weight = or_none(c, "ce-weight"),
+        .kl_weight = or_none(c, "kl-weight"),
+        .seed = (uint64_t)cli_int(c, "seed"),
+        .n_threads = cli_u32(c, "threads"),
+        .bf16 = cli_flag(c, "bf16"),
+        .recompute = cli_flag(c, "recompute"),
+        .type = cli_text(c, "type"),
+        .run = cli_text(c, "run"),
+        .resume = cli_flag(c, "resume"),
+        .save_every = (uint64_t)cli_int(c, "save-every"),
+        .eval_every = (uint64_t)cli_int(c, "eval-every"),
+        .eval_windows = cli_u32(c, "eval-windows"),
+        .processes = cli_text(c, "processes"),
+        .progress = cli_progress(c),
+        .on_report = on_report,
+        .report_arg = c,
+    };
+}
+
+zp_status cmd_train(struct cli *c)
+{
+    char *json = NULL;
+    zp_train_options o;
+    CLI_TRY(cli_check_outputs(c, NULL));
+    cli_train_options(c, &o);
+    o.rotation_dropout = cli_real(c, "rotation-dropout");
+    zp_status st = zp_train_run(cli_text(c, "model"), cli_text(c, "corpus"),
+                                cli_text(c, "output"), &o, &json, &c->err);
+    progress_clear();
+    return st != ZP_OK ? st : json != NULL ? cli_show(c, json) : ZP_OK;
+}

@@ -1,0 +1,418 @@
+/* gates.c: what the policies do to gates.
+ *   abrupt   all close before the first step
+ *   dropout  one after the other on a ramp; on its way a unit of value g counts with probability g
+ *   l1       loss + lambda sum |g|, by proximal steps in a metric of its own for each unit (the
+ *   root
+ *            of its mean squared gradient, as in Adam); what is 0 for t_cool steps in a row closes,
+ *            and so does a head whose gradient fell asleep. At the ramp's end the smallest close up
+ *            to the number wanted, the others open wholly.
+ * Owns: values, moments, the order. Does not know: losses, nets, files. */
+#include "train/gates.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "train/schedule.h"
+
+#define DRAW_STREAM 0x6761746573000000u
+enum { CALIBRATION = 8 }; /* steps in which l1 measures gradients and moves nothing */
+static const double STEP = 0.03, BETA_MEAN = 0.8, BETA_SQUARE = 0.99;
+
+static const char *const names[GATES_POLICIES] = { "keep", "abrupt", "dropout", "l1" };
+
+zp_status gates_find(const char *name, enum gates_policy *out, zp_err *err)
+{
+    for (int i = 0; i < GATES_POLICIES; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (enum gates_policy)i;
+            return ZP_OK;
+        }
+    ZP_FAIL(err, ZP_USAGE, "no policy '%s'; there are keep, abrupt, dropout, l1", name);
+}
+
+const char *gates_policy_name(enum gates_policy policy)
+{
+    return names[policy];
+}
+
+struct gates_place gates_place_of(const struct gates *g, size_t unit)
+{
+    const struct position *p = g->position;
+    if (unit >= g->n_pairs) {
+        uint32_t at = (uint32_t)(unit - g->n_pairs);
+        return (struct gates_place){ at / p->n_head, at % p->n_head, 0, true };
+    }
+    uint32_t at = (uint32_t)unit, head = at / p->n_pair;
+    return (struct gates_place){ head / p->n_kv, head % p->n_kv, at % p->n_pair, false };
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static zp_status check_options(struct gates_options *o, zp_err *err)
+{
+    if (o->share == 0) o->share = 1;
+    if (o->ramp == 0) o->ramp = 0.6;
+    if (o->overlap == 0) o->overlap = 0.5;
+    if (o->lambda == 0) o->lambda = 3;
+    if (o->eps_first == 0) o->eps_first = 0.02;
+    if (o->eps_rest == 0) o->eps_rest = 0.004;
+    if (o->t_cool == 0) o->t_cool = 5;
+    ZP_FAIL_IF(o->steps == 0, err, ZP_USAGE, "a run of no steps");
+    ZP_FAIL_IF(!(o->share > 0 && o->share <= 1), err, ZP_USAGE,
+               "%g of the gates close, expected more than 0, at most 1", o->share);
+    ZP_FAIL_IF(!(o->ramp > 0 && o->ramp <= 1), err, ZP_USAGE,
+               "gates close over %g of the steps, expected more than 0, at most 1", o->ramp);
+    ZP_FAIL_IF(!(o->overlap > 0 && o->overlap <= 1), err, ZP_USAGE,
+               "each gate takes %g of the ramp, expected more than 0, at most 1", o->overlap);
+    ZP_FAIL_IF(!(o->rate >= 0 && o->rate < 1), err, ZP_USAGE,
+               "%g of the pairs are left out, expected 0 to less than 1", o->rate);
+    ZP_FAIL_IF(!(o->lambda > 0 && o->eps_first > 0 && o->eps_rest > 0), err, ZP_USAGE,
+               "lambda and eps must be above 0");
+    return ZP_OK;
+}
+
+static void mark_units(struct gates *g)
+{
+    const struct position *p = g->position;
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        bool bias = position_layer_has_bias(p, l);
+        for (uint32_t h = 0; bias && h < p->n_head; h++) {
+            size_t at = (size_t)l * p->n_head + h;
+            g->exists[g->n_pairs + at] = !p->bias_gate || p->bias_gate[at] != 0.0f;
+        }
+        for (uint32_t kv = 0; !bias && kv < p->n_kv; kv++) {
+            const struct position_head *head = &p->heads[(size_t)l * p->n_kv + kv];
+            for (uint32_t s = 0; s < head->n_open; s++)
+                g->exists[((size_t)l * p->n_kv + kv) * p->n_pair + head->pair[s]] = 1;
+        }
+    }
+    for (size_t i = 0; i < g->n; i++) g->n_open += g->exists[i];
+}
+
+/* The default order: slow pairs first; among those of an angle the middle layers first, for what
+ * stands at either end carries the most. Biases: by the layer alone. */
+struct rank {
+    double key;
+    uint32_t unit;
+};
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const struct rank *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return x->unit < y->unit ? -1 : x->unit > y->unit;
+}
+
+static double key_of(const struct gates *g, size_t unit)
+{
+    const struct position *p = g->position;
+    struct gates_place at = gates_place_of(g, unit);
+    double middle = (p->n_layer - 1) / 2.0, outward = fabs(at.layer - middle) / (p->n_layer + 1.0);
+    return at.is_bias ? outward : outward + p->n_pair - at.pair;
+}
+
+static zp_status fill_order(struct gates *g, zp_err *err)
+{
+    if (g->options.order) {
+        for (size_t i = 0; i < g->n_open; i++) {
+            uint32_t unit = g->options.order[i];
+            ZP_FAIL_IF(unit >= g->n || !g->exists[unit], err, ZP_BAD_INPUT,
+                       "the order of closing names unit %u, which the model does not have", unit);
+        }
+        memcpy(g->order, g->options.order, g->n_open * sizeof *g->order);
+        return ZP_OK;
+    }
+    struct rank *ranks;
+    size_t n = 0;
+    ZP_ALLOC(ranks, MEM_TRAIN, g->n_open, err, "an order of gates");
+    for (size_t i = 0; i < g->n; i++)
+        if (g->exists[i]) ranks[n++] = (struct rank){ key_of(g, i), (uint32_t)i };
+    if (n > 1) qsort(ranks, n, sizeof *ranks, compare_ranks);
+    for (size_t i = 0; i < n; i++) g->order[i] = ranks[i].unit;
+    mem_free(ranks);
+    return ZP_OK;
+}
+
+static zp_status allocate(struct gates *g, zp_err *err)
+{
+    size_t n = g->n;
+    g->order = mem_array(MEM_TRAIN, n, sizeof *g->order);
+    g->exists = mem_zalloc(MEM_TRAIN, n);
+    g->closed = mem_zalloc(MEM_TRAIN, n);
+    g->value = mem_array(MEM_TRAIN, n, sizeof *g->value);
+    g->open = mem_zalloc(MEM_TRAIN, g->n_pairs);
+    g->d = mem_array(MEM_TRAIN, n, sizeof *g->d);
+    g->learned = mem_array(MEM_TRAIN, n, sizeof *g->learned);
+    g->mean = mem_array(MEM_TRAIN, n, sizeof *g->mean);
+    g->square = mem_array(MEM_TRAIN, n, sizeof *g->square);
+    g->idle = mem_array(MEM_TRAIN, n, sizeof *g->idle);
+    g->scale = mem_zalloc(MEM_TRAIN, 2 * sizeof *g->scale);
+    g->closings = mem_array(MEM_TRAIN, n, sizeof *g->closings);
+    ZP_FAIL_IF(!g->order || !g->exists || !g->closed || !g->value || !g->open || !g->d ||
+                   !g->learned || !g->mean || !g->square || !g->idle || !g->scale || !g->closings,
+               err, ZP_NO_MEMORY, "not enough memory for %zu gates", n);
+    for (size_t i = 0; i < n; i++) {
+        g->value[i] = g->learned[i] = 1.0f;
+        g->d[i] = g->mean[i] = g->square[i] = 0.0f;
+        g->idle[i] = 0;
+    }
+    return ZP_OK;
+}
+
+static zp_status fill(struct gates *g, zp_err *err)
+{
+    ZP_TRY(check_options(&g->options, err));
+    ZP_TRY(allocate(g, err));
+    mark_units(g);
+    ZP_FAIL_IF(g->n_open == 0 && g->options.policy != GATES_KEEP, err, ZP_BAD_INPUT,
+               "the model has no open gate: there is nothing to take out");
+    g->n_close = (size_t)llround(g->options.share * (double)g->n_open);
+    if (g->options.policy == GATES_KEEP) g->n_close = 0;
+    return fill_order(g, err);
+}
+
+zp_status gates_open(struct gates *g, const struct position *p, const struct gates_options *o,
+                     zp_err *err)
+{
+    *g = (struct gates){ .position = p, .options = *o };
+    g->n_pairs = (size_t)p->n_layer * p->n_kv * p->n_pair;
+    g->n = g->n_pairs + (size_t)p->n_layer * p->n_head;
+    zp_status status = fill(g, err);
+    if (status != ZP_OK) gates_free(g);
+    return status;
+}
+
+void gates_free(struct gates *g)
+{
+    mem_free(g->order);
+    mem_free(g->exists);
+    mem_free(g->closed);
+    mem_free(g->value);
+    mem_free(g->open);
+    mem_free(g->d);
+    mem_free(g->learned);
+    mem_free(g->mean);
+    mem_free(g->square);
+    mem_free(g->idle);
+    mem_free(g->scale);
+    mem_free(g->closings);
+    *g = (struct gates){ 0 };
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* Steps before this one may move gates. */
+static uint64_t ramp_end(const struct gates_options *o)
+{
+    double ramp = o->ramp > 0 ? o->ramp : 0.6;
+    return (uint64_t)llround(ramp * (double)o->steps);
+}
+
+bool gates_need_mix(const struct gates_options *o)
+{
+    return o->policy == GATES_L1;
+}
+
+bool gates_learn(const struct gates *g, uint64_t step)
+{
+    return g->options.policy == GATES_L1 && step < ramp_end(&g->options);
+}
+
+static bool draw(const struct gates *g, uint64_t step, size_t unit, double probability)
+{
+    return rng_unit_at(g->options.seed, DRAW_STREAM + step, unit) < probability;
+}
+
+static struct gate_ramp ramp_of(const struct gates *g)
+{
+    return (struct gate_ramp){ .steps = ramp_end(&g->options), .n_close = g->n_close,
+                               .overlap = g->options.overlap };
+}
+
+/* Values of dropout: a pure function of the step. What has closed for good is closed here. */
+static void fill_dropout(struct gates *g, uint64_t step)
+{
+    struct gate_ramp ramp = ramp_of(g);
+    for (size_t i = 0; i < g->n_close; i++) {
+        uint32_t unit = g->order[i];
+        double value = gate_ramp_value(&ramp, i, step);
+        g->value[unit] = value > 0 && draw(g, step, unit, value);
+    }
+}
+
+/* Closed units are closed; learned ones count what they do, others 1. */
+static void fill_state(struct gates *g)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        g->value[i] = g->exists[i] && !g->closed[i] ? 1.0f : 0.0f;
+        if (g->value[i] != 0.0f && g->options.policy == GATES_L1) g->value[i] = g->learned[i];
+    }
+}
+
+static const struct net_gates *show(struct gates *g, uint64_t step)
+{
+    for (size_t i = 0; i < g->n_pairs; i++) g->open[i] = g->value[i] != 0.0f;
+    g->view = (struct net_gates){ .bias = g->value + g->n_pairs };
+    if (gates_learn(g, step)) g->view.mix = g->value;
+    else g->view.open = g->open;
+    return &g->view;
+}
+
+const struct net_gates *gates_now(struct gates *g, uint64_t step)
+{
+    fill_state(g);
+    return show(g, step);
+}
+
+const struct net_gates *gates_begin(struct gates *g, uint64_t step)
+{
+    const struct gates_options *o = &g->options;
+    fill_state(g);
+    for (size_t i = 0; o->policy == GATES_KEEP && o->rate > 0 && i < g->n; i++)
+        if (g->value[i] != 0.0f) g->value[i] = draw(g, step, i, 1 - o->rate);
+    if (o->policy == GATES_DROPOUT) fill_dropout(g, step);
+    for (size_t i = 0; o->policy == GATES_ABRUPT && i < g->n_close; i++) g->value[g->order[i]] = 0;
+    memset(g->d, 0, g->n * sizeof *g->d);
+    return show(g, step);
+}
+
+static void close_unit(struct gates *g, size_t unit, const char *reason)
+{
+    if (g->closed[unit] || !g->exists[unit]) return;
+    g->closed[unit] = 1;
+    g->learned[unit] = g->mean[unit] = g->square[unit] = 0.0f;
+    g->n_closed++;
+    g->closings[g->n_closings++] = (struct gates_closing){ (uint32_t)unit, reason };
+}
+
+/* ---- l1 -------------------------------------------------------------------------------------- */
+
+/* The units of a head are [at, at + size): all pairs of a KV head, or one bias. */
+static size_t head_size(const struct gates *g, size_t at)
+{
+    return at < g->n_pairs ? g->position->n_pair : 1;
+}
+
+static void measure_scale(struct gates *g, double d_scale)
+{
+    double sum = 0;
+    for (size_t i = 0; i < g->n; i++)
+        if (g->exists[i]) sum += fabs((double)g->d[i] * d_scale);
+    g->scale[0] += sum / (double)g->n_open;
+    g->scale[1] += 1;
+}
+
+static void move_unit(struct gates *g, size_t i, double d, double lambda, double steps)
+{
+    g->mean[i] = (float)(BETA_MEAN * (double)g->mean[i] + (1 - BETA_MEAN) * d);
+    g->square[i] = (float)(BETA_SQUARE * (double)g->square[i] + (1 - BETA_SQUARE) * d * d);
+    double mean = (double)g->mean[i] / (1 - pow(BETA_MEAN, steps));
+    double metric = sqrt((double)g->square[i] / (1 - pow(BETA_SQUARE, steps)));
+    double move = STEP * (mean + lambda) / (metric > 0 ? metric : 1);
+    move = fmin(fmax(move, -STEP), STEP);
+    g->learned[i] = (float)fmin(fmax((double)g->learned[i] - move, 0), 1);
+    g->idle[i] = g->learned[i] == 0.0f ? g->idle[i] + 1 : 0;
+}
+
+/* Heads whose gradients fell asleep. idle of the head's first unit is shared with its own rest at
+ * 0, which asks for as many steps. */
+static bool is_asleep(const struct gates *g, size_t at, double d_scale, double unit)
+{
+    double eps = gates_place_of(g, at).layer * 2 < g->position->n_layer ? g->options.eps_first
+                                                                          : g->options.eps_rest;
+    double sum = 0, n = 0;
+    for (size_t i = at; i < at + head_size(g, at); i++)
+        if (g->exists[i] && !g->closed[i]) sum += fabs((double)g->d[i] * d_scale), n++;
+    return n > 0 && sum < eps * unit * n;
+}
+
+static void learn(struct gates *g, uint64_t step, double d_scale)
+{
+    const struct gates_options *o = &g->options;
+    if (step < CALIBRATION) {
+        measure_scale(g, d_scale);
+        return;
+    }
+    double unit = g->scale[1] > 0 ? g->scale[0] / g->scale[1] : 0, steps = step - CALIBRATION + 1.0;
+    double lambda = unit * schedule_geometric(o->lambda / 100, o->lambda,
+                                              ramp_end(o) - CALIBRATION, step - CALIBRATION);
+    for (size_t at = 0; at < g->n; at += head_size(g, at)) {
+        bool asleep = is_asleep(g, at, d_scale, unit);
+        for (size_t i = at; i < at + head_size(g, at); i++) {
+            if (!g->exists[i] || g->closed[i]) continue;
+            uint32_t before = g->idle[i];
+            move_unit(g, i, (double)g->d[i] * d_scale, lambda, steps);
+            if (asleep) g->idle[i] = before + 1;
+            if (g->idle[i] >= o->t_cool && g->n_closed < g->n_close)
+                close_unit(g, i, asleep ? "no gradient" : "at zero");
+        }
+    }
+}
+
+/* The smallest of those that are left close, up to the number wanted; the others are whole
+ * again. */
+static void finish(struct gates *g)
+{
+    for (size_t n = g->n_closed; n < g->n_close; n++) {
+        size_t least = g->n;
+        for (size_t i = 0; i < g->n_open; i++) {
+            uint32_t unit = g->order[i]; /* of equals the first in the order */
+            if (g->closed[unit]) continue;
+            if (least == g->n || g->learned[unit] < g->learned[least]) least = unit;
+        }
+        close_unit(g, least, "end of the ramp");
+    }
+    for (size_t i = 0; i < g->n; i++)
+        if (g->exists[i] && !g->closed[i]) g->learned[i] = 1.0f;
+}
+
+void gates_end(struct gates *g, uint64_t step, double d_scale)
+{
+    const struct gates_options *o = &g->options;
+    g->n_closings = 0;
+    if (o->policy == GATES_ABRUPT)
+        for (size_t i = 0; i < g->n_close; i++) close_unit(g, g->order[i], "at once");
+    if (o->policy == GATES_DROPOUT) {
+        struct gate_ramp ramp = ramp_of(g);
+        size_t n = gate_ramp_closed(&ramp, step + 1);
+        for (size_t i = 0; i < n; i++) close_unit(g, g->order[i], "on schedule");
+    }
+    if (o->policy != GATES_L1 || step >= ramp_end(o)) return;
+    learn(g, step, d_scale);
+    if (step + 1 == ramp_end(o)) finish(g); // A3
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+void gates_parts(const struct gates *g, struct checkpoint_part out[GATES_PARTS])
+{
+    const struct checkpoint_part parts[GATES_PARTS] = {
+        { "gates.closed", CHECKPOINT_U8, g->closed, g->n },
+        { "gates.value", CHECKPOINT_F32, g->learned, g->n },
+        { "gates.mean", CHECKPOINT_F32, g->mean, g->n },
+        { "gates.square", CHECKPOINT_F32, g->square, g->n },
+        { "gates.idle", CHECKPOINT_U32, g->idle, g->n },
+        { "gates.scale", CHECKPOINT_F64, g->scale, 2 },
+    };
+    memcpy(out, parts, sizeof parts);
+}
+
+zp_status gates_restore(struct gates *g, const struct checkpoint *c, zp_err *err)
+{
+    ZP_TRY(checkpoint_read(c, "gates.closed", CHECKPOINT_U8, g->closed, g->n, err));
+    ZP_TRY(checkpoint_read(c, "gates.value", CHECKPOINT_F32, g->learned, g->n, err));
+    ZP_TRY(checkpoint_read(c, "gates.mean", CHECKPOINT_F32, g->mean, g->n, err));
+    ZP_TRY(checkpoint_read(c, "gates.square", CHECKPOINT_F32, g->square, g->n, err));
+    ZP_TRY(checkpoint_read(c, "gates.idle", CHECKPOINT_U32, g->idle, g->n, err));
+    ZP_TRY(checkpoint_read(c, "gates.scale", CHECKPOINT_F64, g->scale, 2, err));
+    g->n_closed = 0;
+    for (size_t i = 0; i < g->n; i++) {
+        ZP_FAIL_IF(g->closed[i] > g->exists[i], err, ZP_BAD_FILE,
+                   "%s: closes a gate that the model does not have", c->name);
+        g->n_closed += g->closed[i];
+    }
+    return ZP_OK;
+}

@@ -1,0 +1,328 @@
+/* trainer.c: what a training run holds, one step of it, and its state as a checkpoint.
+ * Owns: parameters, gradients, and all parts of a step. Does not know: files of models, progress,
+ * the record of a run. */
+#include "train/trainer.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/os.h"
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool learns(const struct trainer_options *o, const struct netparam_tensor *t)
+{
+    if (strstr(t->name, "attn_head_scale")) return false; /* has no gradient: net.h */
+    return o->learns ? o->learns(o->learns_arg, t) : !strstr(t->name, "pos_alibi.slope");
+}
+
+static zp_status open_data(struct trainer *t, zp_err *err)
+{
+    const struct trainer_options *o = &t->options;
+    const struct tokenizer *tokenizer;
+    ZP_TRY(model_tokenizer(t->model, &tokenizer, err));
+    ZP_TRY(shards_check_tokenizer(t->shards, tokenizer, "the corpus", err));
+    if (o->task_share > 0)
+        ZP_TRY(tasks_open(&t->tasks, t->shards, tokenizer, &(struct tasks_options){ 0 }, err));
+    struct packer_options p = { .n_ctx = o->n_ctx, .n_rows = o->n_rows, .n_micro = o->n_micro,
+                                .seed = o->seed, .tasks = o->task_share > 0 ? &t->tasks : NULL,
+                                .task_share = o->task_share };
+    ZP_TRY(packer_open(&t->packer, t->shards, &p, err));
+    t->key.tokenizer = shards_hash_tokenizer(tokenizer);
+    return packed_open(&t->batch, t->packer.micro_rows, o->n_ctx, err);
+}
+
+static zp_status open_teacher(struct trainer *t, zp_err *err)
+{
+    const struct zp_model *m = t->options.teacher;
+    struct net_options o = { .n_rows = t->packer.micro_rows, .n_ctx = t->options.n_ctx,
+                             .forward_only = true };
+    if (!m) return ZP_OK;
+    ZP_FAIL_IF(m->h.n_vocab != t->model->h.n_vocab, err, ZP_BAD_INPUT,
+               "the original has %u tokens, the model %u: they cannot be compared",
+               m->h.n_vocab, t->model->h.n_vocab);
+    ZP_TRY(netparam_open(&t->teacher_param, m, err));
+    ZP_ALLOC(t->teacher_w, MEM_TRAIN, t->teacher_param.n, err, "the original's parameters");
+    ZP_TRY(netparam_read(&t->teacher_param, t->teacher_w, err));
+    size_t rows = (size_t)o.n_rows * o.n_ctx;
+    ZP_ALLOC(t->teacher_hidden, MEM_TRAIN, rows * m->h.d_model, err, "the original's rows");
+    return net_open(&t->teacher, &t->teacher_param, t->gemm, &o, err);
+}
+
+static zp_status open_parameters(struct trainer *t, zp_err *err)
+{
+    struct netparam *p = &t->param;
+    ZP_TRY(netparam_open(p, t->model, err));
+    ZP_ALLOC(t->w, MEM_TRAIN, p->n, err, "the parameters");
+    ZP_ALLOC(t->sum, MEM_TRAIN, p->n, err, "gradients");
+    t->dw = t->sum;
+    if (t->options.n_micro > 1) ZP_ALLOC(t->dw, MEM_TRAIN, p->n, err, "gradients");
+    ZP_ALLOC(t->frozen, MEM_TRAIN, p->n_tensors, err, "the list of tensors");
+    ZP_TRY(netparam_read(p, t->w, err));
+    t->key.shape = p->n;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        t->frozen[i] = !learns(&t->options, &p->tensors[i]);
+        t->key.shape = hash_bytes(p->tensors[i].name, strlen(p->tensors[i].name), t->key.shape);
+        t->key.shape = hash_bytes(&p->tensors[i].n, sizeof p->tensors[i].n, t->key.shape);
+    }
+    return ZP_OK;
+}
+
+static zp_status open_optimiser(struct trainer *t, zp_err *err)
+{
+    struct opt_segment *segments;
+    const struct netparam *p = &t->param;
+    ZP_ALLOC(segments, MEM_TRAIN, p->n_tensors, err, "the list of tensors");
+    for (size_t i = 0; i < p->n_tensors; i++)
+        segments[i] = (struct opt_segment){ p->tensors[i].at, p->tensors[i].n, 1,
+                                            p->tensors[i].matrix, t->frozen[i] };
+    zp_status status = opt_open(&t->opt, p->n, segments, p->n_tensors, &t->options.opt, err);
+    mem_free(segments);
+    return status;
+}
+
+static zp_status open_net(struct trainer *t, zp_err *err)
+{
+    const struct trainer_options *o = &t->options;
+    struct net_options n = { .n_rows = t->packer.micro_rows, .n_ctx = o->n_ctx,
+                             .recompute = o->recompute, .mix = gates_need_mix(&o->gates) };
+    size_t floats = (size_t)n.n_rows * n.n_ctx * t->model->h.d_model;
+    ZP_ALLOC(t->hidden, MEM_TRAIN, floats, err, "hidden rows");
+    ZP_ALLOC(t->dhidden, MEM_TRAIN, floats, err, "hidden rows");
+    ZP_TRY(net_open(&t->net, &t->param, t->gemm, &n, err));
+    ZP_TRY(gates_open(&t->gates, &t->model->position, &o->gates, err));
+    ZP_ALLOC(t->dgates, MEM_TRAIN, t->gates.n, err, "gradients of gates");
+    return loss_open(&t->loss, t->gemm, t->model->h.n_vocab, o->teacher != NULL, err);
+}
+
+static zp_status fill(struct trainer *t, zp_err *err)
+{
+    struct trainer_options *o = &t->options;
+    if (o->n_threads == 0) o->n_threads = os_core_count();
+    if (o->n_micro == 0) o->n_micro = 1;
+    o->gates.steps = o->schedule.steps;
+    ZP_TRY(schedule_check(&o->schedule, err));
+    ZP_FAIL_IF(!o->teacher && o->kl_weight != 0.0f, err, ZP_USAGE,
+               "a divergence from the original needs the original");
+    ZP_TRY(open_data(t, err));
+    ZP_TRY(pool_open(&t->pool, o->n_threads, err));
+    ZP_TRY(gemm_open(&t->gemm, t->pool, o->precision, err));
+    ZP_TRY(open_parameters(t, err));
+    ZP_TRY(open_optimiser(t, err));
+    ZP_TRY(open_net(t, err));
+    t->key.config = o->config;
+    return open_teacher(t, err);
+}
+
+zp_status trainer_open(struct trainer *t, const struct zp_model *model, const struct shards *shards,
+                       struct dist *dist, const struct trainer_options *o, zp_err *err)
+{
+    *t = (struct trainer){ .model = model, .shards = shards, .dist = dist, .options = *o };
+    zp_status status = fill(t, err);
+    if (status != ZP_OK) trainer_close(t);
+    return status;
+}
+
+void trainer_close(struct trainer *t)
+{
+    net_close(t->teacher);
+    netparam_close(&t->teacher_param);
+    mem_free(t->teacher_w);
+    mem_free(t->teacher_hidden);
+    loss_close(t->loss);
+    gates_free(&t->gates);
+    net_close(t->net);
+    opt_free(&t->opt);
+    netparam_close(&t->param);
+    mem_free(t->w);
+    if (t->dw != t->sum) mem_free(t->dw);
+    mem_free(t->sum);
+    mem_free(t->hidden);
+    mem_free(t->dhidden);
+    mem_free(t->dgates);
+    mem_free(t->frozen);
+    gemm_close(t->gemm);
+    pool_close(t->pool);
+    packed_close(&t->batch);
+    packer_close(&t->packer);
+    tasks_close(&t->tasks);
+    *t = (struct trainer){ 0 };
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* Loss of the batch at hand, and the gradient of its hidden rows where `back`. */
+static void run_loss(struct trainer *t, const struct net_gates *gates, bool back,
+                     struct loss_sums *sums)
+{
+    const struct netparam_tensor *out = net_output(t->net);
+    size_t d = t->model->h.d_model;
+    struct loss_batch b = { .n_rows = (size_t)t->batch.n_rows * t->batch.n_ctx, .d = d,
+                            .hidden = t->hidden, .w_out = t->w + out->at,
+                            .target = t->batch.targets, .ce_weight = t->options.ce_weight,
+                            .kl_weight = t->options.kl_weight, .grad_scale = 1 };
+    if (t->teacher) {
+        const struct netparam_tensor *teacher_out = net_output(t->teacher);
+        net_forward(t->teacher, t->teacher_w, NULL, &t->batch, t->teacher_hidden);
+        b.teacher_d = teacher_out->n_in;
+        b.teacher_hidden = t->teacher_hidden;
+        b.teacher_w_out = t->teacher_w + teacher_out->at;
+    }
+    net_forward(t->net, t->w, gates, &t->batch, t->hidden);
+    if (back) {
+        b.dhidden = t->dhidden;
+        b.dw_out = t->frozen[out - t->param.tensors] ? NULL : t->dw + out->at;
+    }
+    loss_run(t->loss, &b, sums);
+}
+
+static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_gates *gates,
+                           struct loss_sums *sums, zp_err *err)
+{
+    bool learn = gates_learn(&t->gates, t->step);
+    struct net_gradients to = { .w = t->dw, .frozen = t->frozen };
+    if (learn) to.mix = t->dgates, to.bias = t->dgates + t->gates.n_pairs;
+    ZP_TRY(packer_micro(&t->packer, t->step + t->data_shift, micro, &t->batch, err));
+    memset(t->dw, 0, t->param.n * sizeof *t->dw);
+    memset(t->dgates, 0, t->gates.n * sizeof *t->dgates);
+    run_loss(t, gates, true, sums);
+    net_backward(t->net, t->w, gates, &t->batch, t->dhidden, &to);
+    return ZP_OK;
+}
+
+/* Adds what n_ranks processes have of a round. */
+static zp_status add_round(struct trainer *t, const struct loss_sums *mine, uint32_t n_ranks,
+                           struct loss_sums *all, zp_err *err)
+{
+    double sums[5] = { all->ce, all->kl, all->weight, (double)all->n_rows, (double)all->same_top };
+    const double x[5] = { mine->ce, mine->kl, mine->weight, (double)mine->n_rows,
+                          (double)mine->same_top };
+    ZP_TRY(dist_add_f64(t->dist, sums, x, 5, n_ranks, err));
+    *all = (struct loss_sums){ sums[0], sums[1], sums[2], (size_t)sums[3], (size_t)sums[4] };
+    if (gates_learn(&t->gates, t->step))
+        ZP_TRY(dist_add_f32(t->dist, t->gates.d, t->dgates, t->gates.n, n_ranks, err));
+    return t->dw == t->sum ? ZP_OK
+                           : dist_add_f32(t->dist, t->sum, t->dw, t->param.n, n_ranks, err);
+}
+
+static zp_status run_batch(struct trainer *t, const struct net_gates *gates, struct loss_sums *all,
+                           zp_err *err)
+{
+    uint32_t n = t->options.n_micro, size = dist_size(t->dist), rank = dist_rank(t->dist);
+    if (t->dw != t->sum) memset(t->sum, 0, t->param.n * sizeof *t->sum);
+    for (uint32_t first = 0; first < n; first += size) { // R2
+        struct loss_sums sums = { 0 };
+        if (first + rank < n) ZP_TRY(run_micro(t, first + rank, gates, &sums, err));
+        ZP_TRY(add_round(t, &sums, n - first < size ? n - first : size, all, err));
+    }
+    return ZP_OK;
+}
+
+zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *err)
+{
+    const struct trainer_options *o = &t->options;
+    *out = (struct trainer_step){ .step = t->step, .rate = schedule_rate(&o->schedule, t->step) };
+    ZP_FAIL_IF(dist_size(t->dist) > 1 && o->n_micro == 1, err, ZP_USAGE,
+               "%u processes need as many micro-batches at least", dist_size(t->dist));
+    ZP_TRY(run_batch(t, gates_begin(&t->gates, t->step), &out->sums, err));
+    double weight = out->sums.weight > 0 ? out->sums.weight : 1;
+    out->loss = ((double)o->ce_weight * out->sums.ce + (double)o->kl_weight * out->sums.kl) /
+                weight;
+    if (isfinite(out->loss)) opt_step(&t->opt, t->pool, t->w, t->sum, out->rate, 1 / weight,
+                                      &out->opt);
+    else out->opt = (struct opt_report){ .grad_norm = (double)NAN, .skipped = true };
+    out->verdict = guard_step(&t->guard, out->loss, out->opt.grad_norm);
+    out->spike = guard_is_spike(&t->guard, out->loss);
+    t->gates.n_closings = 0;
+    if (out->verdict == GUARD_GO) gates_end(&t->gates, t->step, 1 / weight);
+    t->step++;
+    return ZP_OK;
+}
+
+static void add_sums(struct loss_sums *to, const struct loss_sums *x)
+{
+    to->ce += x->ce;
+    to->kl += x->kl;
+    to->weight += x->weight;
+    to->n_rows += x->n_rows;
+    to->same_top += x->same_top;
+}
+
+zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quality *out,
+                          zp_err *err)
+{
+    uint32_t n = n_windows && n_windows < t->packer.n_held ? n_windows : t->packer.n_held;
+    *out = (struct trainer_quality){ .n_windows = n };
+    ZP_FAIL_IF(n == 0, err, ZP_BAD_INPUT, "the corpus holds no document out: nothing to measure");
+    const struct net_gates *gates = gates_now(&t->gates, t->step);
+    for (uint32_t i = 0; i < n; i += t->batch.n_rows) {
+        struct loss_sums sums;
+        packer_held(&t->packer, i, &t->batch);
+        size_t first = (size_t)(n - i) * t->batch.n_ctx; /* windows that were not asked for */
+        size_t rows = (size_t)t->batch.n_rows * t->batch.n_ctx;
+        for (size_t r = first; r < rows; r++) t->batch.targets[r] = -1;
+        run_loss(t, gates, false, &sums);
+        add_sums(&out->sums, &sums);
+    }
+    return ZP_OK;
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+enum { OWN_PARTS = 6 };
+
+static void list_parts(const struct trainer *t, struct checkpoint_part *out)
+{
+    const struct checkpoint_part own[OWN_PARTS] = {
+        { "w", CHECKPOINT_F32, t->w, t->param.n },
+        { "adam.m", CHECKPOINT_F32, t->opt.m, t->param.n },
+        { "adam.v", CHECKPOINT_F32, t->opt.v, t->param.n },
+        { "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1 },
+        { "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard },
+        { "data.shift", CHECKPOINT_U64, &t->data_shift, 1 },
+    };
+    memcpy(out, own, sizeof own);
+    gates_parts(&t->gates, out + OWN_PARTS);
+}
+
+zp_status trainer_save(struct trainer *t, const char *folder, size_t keep, zp_err *err)
+{
+    struct checkpoint_part parts[OWN_PARTS + GATES_PARTS];
+    if (dist_rank(t->dist) != 0) return ZP_OK;
+    list_parts(t, parts);
+    return checkpoint_save(folder, t->step, &t->key, parts, OWN_PARTS + GATES_PARTS, keep, err);
+}
+
+static zp_status restore(struct trainer *t, const struct checkpoint *c, zp_err *err)
+{
+    ZP_TRY(checkpoint_read(c, "w", CHECKPOINT_F32, t->w, t->param.n, err));
+    ZP_TRY(checkpoint_read(c, "adam.m", CHECKPOINT_F32, t->opt.m, t->param.n, err));
+    ZP_TRY(checkpoint_read(c, "adam.v", CHECKPOINT_F32, t->opt.v, t->param.n, err));
+    ZP_TRY(checkpoint_read(c, "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1, err));
+    ZP_TRY(checkpoint_read(c, "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard, err));
+    ZP_TRY(checkpoint_read(c, "data.shift", CHECKPOINT_U64, &t->data_shift, 1, err));
+    t->step = c->step;
+    return gates_restore(&t->gates, c, err);
+}
+
+zp_status trainer_resume(struct trainer *t, const char *folder, zp_err *err)
+{
+    struct checkpoint c;
+    ZP_TRY(checkpoint_open_last(&c, folder, &t->key, err));
+    zp_status status = restore(t, &c, err);
+    checkpoint_close(&c);
+    return status;
+}
+
+zp_status trainer_roll_back(struct trainer *t, const char *folder, zp_err *err)
+{
+    struct guard guard = t->guard;
+    uint64_t failed = t->step;
+    ZP_TRY(trainer_resume(t, folder, err));
+    t->guard.in_a_row = 0, t->guard.bad = guard.bad, t->guard.roll_backs = guard.roll_backs;
+    t->data_shift += failed - t->step;
+    return ZP_OK;
+}

@@ -1,0 +1,96 @@
+/* trainer.h: what a training run holds, and one step of it: batch, teacher, loss, gradients, gates,
+ * AdamW; quality on held-out windows; its state as a checkpoint.
+ * R1 a step is a function of (options, state, step): a resumed run gives the bits of one that was
+ *    not disturbed.
+ * R2 gradients of micro-batches are added in ascending order: the same bits for any number of
+ *    processes (dist.h). */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include "dist/dist.h"
+#include "train/gates.h"
+#include "train/loss.h"
+#include "train/optimiser.h"
+#include "train/schedule.h"
+
+struct trainer_options {
+    uint32_t n_ctx, n_rows, n_micro; /* packer.h */
+    uint32_t n_threads;
+    uint64_t seed;
+    struct schedule schedule; /* its steps are those of the run */
+    struct opt_options opt;
+    double task_share;        /* of rows; 0: no tasks */
+    struct gates_options gates;
+    const struct zp_model *teacher; /* NULL: none; the same vocabulary */
+    float ce_weight, kl_weight;
+    enum gemm_precision precision;
+    bool recompute;
+    uint64_t config; /* hash of what was asked for, for checkpoints; 0: not compared */
+    /* NULL: all tensors learn but ALiBi slopes; else whether this one does. */
+    bool (*learns)(void *arg, const struct netparam_tensor *t);
+    void *learns_arg;
+};
+
+struct trainer_step {
+    uint64_t step;           /* that was taken */
+    struct loss_sums sums;   /* over the batch */
+    double loss;             /* ce_weight CE + kl_weight KL, mean over targets */
+    double rate;
+    struct opt_report opt;
+    enum guard_verdict verdict;
+    bool spike;
+};
+
+struct trainer_quality {
+    struct loss_sums sums;
+    uint32_t n_windows;
+};
+
+struct trainer {
+    const struct zp_model *model;
+    const struct shards *shards;
+    struct trainer_options options;
+    struct dist *dist;
+    struct pool *pool;
+    struct gemm *gemm;
+    struct netparam param;
+    struct net *net;
+    struct loss *loss;
+    struct optimiser opt;
+    struct packer packer;
+    struct tasks tasks;
+    struct packed batch;
+    struct gates gates;
+    struct guard guard;
+    struct netparam teacher_param;
+    struct net *teacher;
+    float *teacher_w, *teacher_hidden;
+    float *w, *dw, *sum;     /* (param.n); sum: of micro-batches, dw itself where there is one */
+    float *hidden, *dhidden; /* (rows of a micro-batch, d_model) */
+    float *dgates;           /* (gates.n) of a micro-batch */
+    uint8_t *frozen;         /* (param.n_tensors) */
+    uint64_t step;           /* the next one */
+    uint64_t data_shift;     /* batch of a step: step + data_shift; grows with each roll-back */
+    struct checkpoint_key key;
+};
+
+/* model, shards, dist and the teacher must outlive t. w starts as the model's file has it. */
+zp_status trainer_open(struct trainer *t, const struct zp_model *model, const struct shards *shards,
+                       struct dist *dist, const struct trainer_options *o, zp_err *err);
+void trainer_close(struct trainer *t); /* accepts a half-built or zeroed object */
+/* One step. What it found is in *out; where the verdict is not GUARD_GO nothing was changed but the
+ * number of the step. */
+zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *err);
+/* The first windows of held-out documents with the gates that the next step has; n_windows 0: all
+ * there are. */
+zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quality *out,
+                          zp_err *err);
+
+/* Every process may call; the first one writes. */
+zp_status trainer_save(struct trainer *t, const char *folder, size_t keep, zp_err *err);
+/* From the folder's last whole checkpoint. */
+zp_status trainer_resume(struct trainer *t, const char *folder, zp_err *err);
+/* The same, to go on with other batches than those that failed. */
+zp_status trainer_roll_back(struct trainer *t, const char *folder, zp_err *err);
+
+#endif

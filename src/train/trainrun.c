@@ -1,0 +1,229 @@
+/* trainrun.c: the loop of a training run.
+ * Owns: the record (series.h) while it runs. Does not know: where the model comes from or goes to.
+ * Processes: all take the same decisions, from numbers that were added over them; the first one
+ * alone writes. */
+#include "train/trainrun.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+
+enum { NORMS_EVERY = 50 };
+static const double REPORT_SECONDS = 5;
+
+struct run {
+    struct trainer *t;
+    const struct trainrun_options *o;
+    struct trainrun_result *out;
+    struct series *series; /* NULL: none, or another process's */
+    struct guard_norms *first_norms, *norms; /* (n_layer) */
+    bool has_norms;
+    struct trainer_quality held;
+    bool has_held;
+    /* since the last report */
+    double report_at, seconds_then, loss, ce, kl;
+    uint64_t n_steps;
+};
+
+/* ---- the record ------------------------------------------------------------------------------ */
+
+static zp_status open_record(struct run *r, zp_err *err)
+{
+    const struct trainrun_options *o = r->o;
+    if (!o->folder || dist_rank(r->t->dist) != 0) return ZP_OK;
+    return o->resume ? series_resume(&r->series, o->folder, r->t->step, &o->info, err)
+                     : series_create(&r->series, o->folder, &o->info, err);
+}
+
+static zp_status record_step(struct run *r, const struct trainer_step *s, zp_err *err)
+{
+    if (!r->series) return ZP_OK;
+    double weight = s->sums.weight > 0 ? s->sums.weight : 1;
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = { { "loss", s->loss },
+                    { "ce", s->sums.ce / weight },
+                    { "kl", s->sums.kl / weight },
+                    { "rate", s->rate },
+                    { "grad_norm", s->opt.grad_norm },
+                    { "gates_closed", (double)r->t->gates.n_closed } };
+    for (size_t i = 0; i < ZP_COUNT(numbers); i++)
+        ZP_TRY(series_add(r->series, s->step, numbers[i].name, numbers[i].value, err));
+    for (size_t i = 0; i < r->t->gates.n_closings; i++) {
+        const struct gates_closing *c = &r->t->gates.closings[i];
+        struct gates_place at = gates_place_of(&r->t->gates, c->unit);
+        struct series_event event = { s->step, at.is_bias ? "bias closed" : "gate closed",
+                                      c->reason, at.layer, at.head, at.pair };
+        ZP_TRY(series_add_event(r->series, &event, err));
+    }
+    return ZP_OK;
+}
+
+static zp_status record_held(struct run *r, zp_err *err)
+{
+    const struct loss_sums *s = &r->held.sums;
+    if (!r->series) return ZP_OK;
+    double weight = s->weight > 0 ? s->weight : 1;
+    ZP_TRY(series_add(r->series, r->t->step, "held.ce", s->ce / weight, err));
+    if (!r->t->teacher) return ZP_OK;
+    ZP_TRY(series_add(r->series, r->t->step, "held.kl", s->kl / weight, err));
+    return series_add(r->series, r->t->step, "held.same_top", (double)s->same_top / weight, err);
+}
+
+/* ---- reports --------------------------------------------------------------------------------- */
+
+static void report(struct run *r)
+{
+    const struct trainer *t = r->t;
+    double n = r->n_steps ? (double)r->n_steps : 1, seconds = r->out->seconds - r->seconds_then;
+    double weight = r->held.sums.weight > 0 ? r->held.sums.weight : 1;
+    double tokens = n * (double)t->options.n_rows * t->options.n_ctx;
+    zp_train_report report = {
+        .step = t->step, .steps = t->options.schedule.steps, .loss = r->loss / n, .ce = r->ce / n,
+        .kl = r->kl / n, .held_ce = r->has_held ? r->held.sums.ce / weight : (double)NAN,
+        .held_kl = r->has_held ? r->held.sums.kl / weight : (double)NAN, .rate = r->out->last.rate,
+        .tokens_per_second = seconds > 0 ? tokens / seconds : 0,
+        .gates_closed = t->gates.n_closed, .gates = t->gates.n_open
+    };
+    if (r->o->on_report && r->n_steps) r->o->on_report(r->o->report_arg, &report);
+    r->report_at = os_now() + REPORT_SECONDS;
+    r->seconds_then = r->out->seconds;
+    r->loss = r->ce = r->kl = 0;
+    r->n_steps = 0;
+}
+
+static void take_in(struct run *r, const struct trainer_step *s)
+{
+    double weight = s->sums.weight > 0 ? s->sums.weight : 1;
+    r->out->last = *s;
+    r->loss += s->loss;
+    r->ce += s->sums.ce / weight;
+    r->kl += s->sums.kl / weight;
+    r->n_steps++;
+    r->out->skipped += s->verdict != GUARD_GO;
+    r->out->spikes += s->spike;
+}
+
+/* ---- parts of the loop ----------------------------------------------------------------------- */
+
+static zp_status measure(struct run *r, zp_err *err)
+{
+    ZP_TRY(trainer_measure(r->t, r->o->eval_windows, &r->held, err));
+    r->has_held = true;
+    return record_held(r, err);
+}
+
+static zp_status save(struct run *r, zp_err *err)
+{
+    if (!r->o->folder) return ZP_OK;
+    if (r->series) ZP_TRY(series_flush(r->series, err));
+    ZP_TRY(trainer_save(r->t, r->o->folder, r->o->keep, err));
+    return dist_barrier(r->t->dist, err);
+}
+
+/* Stops where queries or keys of a layer grew beyond the guard's measure. */
+static zp_status check_norms(struct run *r, zp_err *err)
+{
+    uint32_t n_layer = r->t->model->h.n_layer;
+    if (!r->has_norms) {
+        memcpy(r->first_norms, r->norms, n_layer * sizeof *r->norms);
+        r->has_norms = true;
+    }
+    struct guard_growth g = guard_compare_norms(&r->t->guard, r->first_norms, r->norms, n_layer);
+    ZP_FAIL_IF(g.layer < n_layer, err, ZP_RUN,
+               "step %llu: the largest %s of layer %zu grew %.1f-fold: " GUARD_ADVICE,
+               (unsigned long long)r->t->step, g.of_keys ? "key" : "query", g.layer, g.factor);
+    return ZP_OK;
+}
+
+static zp_status obey(struct run *r, const struct trainer_step *s, zp_err *err)
+{
+    static const char advice[] = "lower the learning rate, or look at the data of these steps";
+    if (s->verdict == GUARD_GO || s->verdict == GUARD_SKIP) return ZP_OK;
+    ZP_FAIL_IF(s->verdict == GUARD_STOP, err, ZP_RUN,
+               "step %llu: the loss or its gradient is not finite, after %u roll-backs: %s",
+               (unsigned long long)s->step, r->t->guard.roll_backs - 1, advice);
+    ZP_FAIL_IF(
+        !r->o->folder, err, ZP_RUN,
+        "step %llu: the loss or its gradient is not finite, and there is no checkpoint to go "
+        "back to: %s",
+        (unsigned long long)s->step, advice);
+    ZP_TRY(trainer_roll_back(r->t, r->o->folder, err));
+    r->out->roll_backs++;
+    return r->series ? series_cut(r->series, r->t->step, err) : ZP_OK;
+}
+
+/* Whether any process was asked to stop. */
+static zp_status asked_to_stop(struct run *r, bool *stop, zp_err *err)
+{
+    const struct trainer *t = r->t;
+    const zp_progress *p = &r->o->progress;
+    double mine = p->fn && !p->fn(p->arg, "train", t->step, t->options.schedule.steps);
+    if (dist_size(t->dist) > 1) ZP_TRY(dist_max(t->dist, &mine, 1, err));
+    *stop = mine != 0;
+    return ZP_OK;
+}
+
+static bool every(uint64_t n, uint64_t step)
+{
+    return n > 0 && step % n == 0;
+}
+
+static zp_status one_step(struct run *r, zp_err *err)
+{
+    struct trainer_step s;
+    bool looks = r->t->step == 0 || every(NORMS_EVERY, r->t->step) || !r->has_norms, stop;
+    double before = os_now();
+    net_watch(r->t->net, looks ? r->norms : NULL);
+    ZP_TRY(trainer_run_step(r->t, &s, err));
+    r->out->seconds += os_now() - before;
+    if (looks && s.verdict == GUARD_GO) ZP_TRY(check_norms(r, err));
+    take_in(r, &s);
+    ZP_TRY(record_step(r, &s, err));
+    ZP_TRY(obey(r, &s, err));
+    uint64_t step = r->t->step, last = r->t->options.schedule.steps;
+    bool measures = every(r->o->eval_every, step) || step == last;
+    if (measures) ZP_TRY(measure(r, err));
+    if (measures || os_now() >= r->report_at) report(r);
+    ZP_TRY(asked_to_stop(r, &stop, err));
+    if (stop || every(r->o->save_every, step) || step == last) ZP_TRY(save(r, err));
+    ZP_FAIL_IF(stop && step < last, err, ZP_INTERRUPTED, "stopped at step %llu of %llu%s",
+               (unsigned long long)step, (unsigned long long)last,
+               r->o->folder ? "; --resume goes on" : "");
+    return ZP_OK;
+}
+
+static zp_status run_all(struct run *r, zp_err *err)
+{
+    struct trainer *t = r->t;
+    ZP_ALLOC(r->norms, MEM_TRAIN, t->model->h.n_layer, err, "norms");
+    ZP_ALLOC(r->first_norms, MEM_TRAIN, t->model->h.n_layer, err, "norms");
+    if (r->o->resume) ZP_TRY(trainer_resume(t, r->o->folder, err));
+    r->out->first_step = t->step;
+    ZP_TRY(open_record(r, err));
+    ZP_TRY(measure(r, err));
+    r->out->before = r->held;
+    if (t->step == 0) ZP_TRY(save(r, err)); /* what the first roll-back goes back to */
+    r->report_at = os_now() + REPORT_SECONDS;
+    while (t->step < t->options.schedule.steps) ZP_TRY(one_step(r, err));
+    r->out->after = r->held;
+    return ZP_OK;
+}
+
+zp_status trainrun(struct trainer *t, const struct trainrun_options *o,
+                   struct trainrun_result *out, zp_err *err)
+{
+    *out = (struct trainrun_result){ 0 };
+    struct run r = { .t = t, .o = o, .out = out };
+    zp_status status = run_all(&r, err);
+    net_watch(t->net, NULL);
+    if (r.series && status != ZP_OK) (void)series_flush(r.series, NULL); /* what there is */
+    series_close(r.series);
+    mem_free(r.norms);
+    mem_free(r.first_norms);
+    return status;
+}
