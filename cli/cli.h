@@ -198,9 +198,6 @@ zp_status cli_check_output(struct cli *c, const char *path);
  * output. folder: option whose output is made as a folder; NULL: none. */
 zp_status cli_check_outputs(struct cli *c, const char *folder);
 
-/* ---- training (cmd_train.c) --------------------------------------------------------------- */
-void cli_train_options(struct cli *c, zp_train_options *o);
-
 /* ---- tables for people (cli_view.c) ------------------------------------------------------ */
 void view_document(FILE *f, const json_t *doc);
 void view_text_cell(struct text *out, const char *key, const json_t *value);
@@ -292,6 +289,7 @@ zp_status cmd_export(struct cli *c);
 zp_status cmd_quantize(struct cli *c);
 zp_status cmd_corpus(struct cli *c);
 zp_status cmd_train(struct cli *c);
+zp_status cmd_anneal(struct cli *c);
 zp_status cmd_doctor(struct cli *c);
 zp_status cmd_version(struct cli *c);
 zp_status cmd_completion(struct cli *c);

@@ -1,4 +1,4 @@
-/* cmd_train.c: train: a model on a corpus of tokens. */
+/* cmd_train.c: train, anneal: a model on a corpus of tokens, with positions kept or taken out. */
 #include "cli.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static double or_none(const struct cli *c, const char *name)
     return x == 0 ? -1 : x;
 }
 
-void cli_train_options(struct cli *c, zp_train_options *o)
+static void train_options(struct cli *c, zp_train_options *o)
 {
     *o = (zp_train_options){
         .tokens = (uint64_t)cli_int(c, "tokens"),
@@ -72,10 +72,31 @@ zp_status cmd_train(struct cli *c)
     char *json = NULL;
     zp_train_options o;
     CLI_TRY(cli_check_outputs(c, NULL));
-    cli_train_options(c, &o);
+    train_options(c, &o);
     o.rotation_dropout = cli_real(c, "rotation-dropout");
     zp_status st = zp_train_run(cli_text(c, "model"), cli_text(c, "corpus"),
                                 cli_text(c, "output"), &o, &json, &c->err);
+    progress_clear();
+    return st != ZP_OK ? st : json != NULL ? cli_show(c, json) : ZP_OK;
+}
+
+zp_status cmd_anneal(struct cli *c)
+{
+    char *json = NULL;
+    zp_anneal_options o = {
+        .policy = cli_text(c, "policy"),
+        .share = cli_real(c, "share"),
+        .ramp = cli_real(c, "ramp"),
+        .overlap = cli_real(c, "overlap"),
+        .lambda = cli_real(c, "lambda"),
+        .eps_first = cli_real(c, "eps-first"),
+        .eps_rest = cli_real(c, "eps-rest"),
+        .t_cool = cli_u32(c, "t-cool"),
+    };
+    CLI_TRY(cli_check_outputs(c, NULL));
+    train_options(c, &o.train);
+    zp_status st = zp_anneal_run(cli_text(c, "model"), cli_text(c, "corpus"),
+                                 cli_text(c, "output"), &o, &json, &c->err);
     progress_clear();
     return st != ZP_OK ? st : json != NULL ? cli_show(c, json) : ZP_OK;
 }

@@ -469,6 +469,28 @@ static const struct cli_option train_options[] = {
          "leave each pair unrotated with this probability, drawn anew each step"),
     TRAINING,
 };
+static const struct cli_option anneal_options[] = {
+    MODEL,
+    OUTPUT("OUT.gguf", "where the new model is written"),
+    CHOICE("policy", "P", "abrupt|dropout|l1", "abrupt",
+           "how gates close: all at once; one after the other, drawn at random on the way; learned "
+           "under a growing penalty"),
+    REAL("share", "SHARE", 0.001, 1, "1", "share of the open gates that close"),
+    REAL("ramp", "SHARE", 0.001, 1, "0.6", "share of the steps until the last has closed"),
+    REAL("overlap", "SHARE", 0.001, 1, "0.5", "dropout: share of the ramp that each gate takes"),
+    REAL("lambda", "X", 1e-9, 1e9, NULL,
+         "l1: highest penalty, in units of the model's own mean gate gradient"),
+    REAL("eps-first", "X", 1e-12, 1e9, NULL,
+         "l1: a head of the first half of the layers closes when its mean gate gradient stays below, "
+         "in the same units"),
+    REAL("eps-rest", "X", 1e-12, 1e9, NULL, "l1: the same for the other layers"),
+    COUNT("t-cool", "STEPS", 1, 1e6, NULL, "l1: for so many steps in a row"),
+    TRAINING,
+};
+static const struct cli_example anneal_examples[] = {
+    { "zerope evaporate base.gguf --train --corpus tiny.tokens --tokens 2m --original base.gguf -o "
+      "free.gguf", "positions dropped at once, then settled close to the original" },
+};
 static const struct cli_example train_examples[] = {
     { "zerope train tiny.gguf --corpus tiny.tokens --tokens 2m --run runs/tiny -o trained.gguf",
       "two million tokens, with a record" },
@@ -629,6 +651,12 @@ const struct cli_command cli_commands[] = {
                "A loss that is not finite skips the step; three in a row go back to the last "
                "checkpoint and leave those batches out.",
             .fields = "file steps tokens loss held_before held tokens_per_second"),
+    COMMAND(anneal, "take positions out by training (also: evaporate --train)", OPTIONS(anneal),
+            .about = "Gates close under a policy while the model learns; what has closed is absent "
+                     "from the written file, whose architecture is zerope-<arch>. Everything that "
+                     "is said of train holds here: runs, going on, processes. With --original the "
+                     "model is kept close to the one it was.",
+            .fields = "file policy closed total held_before held tokens_per_second"),
     COMMAND(doctor, "check this machine", OPTIONS(doctor),
             .fields = "cpu kernels memory self_test pack_cache"),
     COMMAND(version, "version and features", OPTIONS(version), .fields = "version"),

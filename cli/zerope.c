@@ -119,6 +119,20 @@ static int unknown_command(const char *word, int argc, char **argv)
     return finish(&c, st);
 }
 
+/* evaporate --train is anneal: takes the word out. */
+static bool asks_to_train(int *argc, char **argv)
+{
+    for (int i = 0; i < *argc; i++) {
+        if (strcmp(argv[i], "--train") != 0)
+            continue;
+        /* with the last NULL */
+        memmove(argv + i, argv + i + 1, (size_t)(*argc - i) * sizeof *argv);
+        --*argc;
+        return true;
+    }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with a message, not a death */
@@ -133,11 +147,14 @@ int main(int argc, char **argv)
         word = "help";
     if (strcmp(word, "--version") == 0)
         word = "version";
+    int n_words = argc - 2;
+    if (strcmp(word, "evaporate") == 0 && asks_to_train(&n_words, argv + 2))
+        word = "anneal";
     const struct cli_command *command = cli_find_command(word);
     if (command == NULL)
-        return unknown_command(word, argc - 2, argv + 2);
+        return unknown_command(word, n_words, argv + 2);
     struct cli c;
-    cli_init(&c, command, argc - 2, argv + 2);
-    c.json = wants_json(argc - 2, argv + 2);
+    cli_init(&c, command, n_words, argv + 2);
+    c.json = wants_json(n_words, argv + 2);
     return finish(&c, run_command(&c));
 }

@@ -3,6 +3,7 @@
 #define ZEROPE_EVAP_H
 
 #include <zerope/eval.h>
+#include <zerope/train.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,6 +59,25 @@ typedef struct zp_evaporate_options {
 ZP_API zp_status zp_evaporate_run(const char *model, const char *text,
                                   const zp_evaporate_options *options, const char *out, char **json,
                                   zp_err *err);
+
+/* Takes positions out by training: gates close under a policy while the model learns on a corpus
+ * (zp_corpus_make), and what has closed is absent from the file written: architecture
+ * zerope-<arch>.
+ * Errors: as zp_train_run; a model without an open gate: ZP_BAD_INPUT.
+ * JSON as zp_train_run's, and {policy, closed, total, closed_by_layer[]}. */
+typedef struct zp_anneal_options {
+    zp_train_options train; /* rotation_dropout is not looked at */
+    const char *policy; /* "abrupt" (default): all at once; "dropout": one after the other, drawn;
+                         * "l1": learned gates under a growing penalty */
+    double share;       /* of the open gates, that close; default all */
+    double ramp;        /* share of the steps until the last has closed; default 0.6 */
+    double overlap;     /* dropout: share of the ramp that each gate takes; default 0.5 */
+    /* l1: in units of the model's own mean |dL/dg|, measured in the first steps; 0: the defaults */
+    double lambda, eps_first, eps_rest;
+    uint32_t t_cool;
+} zp_anneal_options;
+ZP_API zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
+                               const zp_anneal_options *options, char **json, zp_err *err);
 
 /* The evidence: checks[{name, value, limit, status, how}], status pass|fail|inconclusive; written
  * into `model` when write_evidence. Returns ZP_VERIFY with the JSON filled when a check fails. The

@@ -5,7 +5,8 @@
  *    gains move along.
  * Y2 rows that only move keep their bytes; rows that a fold changes become Q8_0 (F16, F32 where the
  *    source is float).
- * Y3 what no open pair needs any more (angle divisors) is not in the file. */
+ * Y3 what no open pair or bias needs any more (angle divisors, bias tensors of a layer) is not in
+ *    the file. */
 #include "evap/apply.h"
 
 #include <stdio.h>
@@ -180,8 +181,69 @@ static zp_status move_gains(struct gguf_edit *e, const struct zp_model *m,
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
+static bool bias_is_open(const struct zp_model *m, const struct apply_info *info, uint32_t layer,
+                         uint32_t head)
+{
+    const struct position *p = &m->position;
+    size_t at = (size_t)layer * p->n_head + head;
+    bool in_file = !p->bias_gate || p->bias_gate[at] != 0.0f;
+    return in_file && (!info->bias_open || info->bias_open[at]);
+}
+
+static uint32_t open_biases(const struct zp_model *m, const struct apply_info *info, uint32_t layer)
+{
+    uint32_t n = 0;
+    for (uint32_t h = 0; h < m->h.n_head && position_layer_has_bias(&m->position, layer); h++)
+        n += bias_is_open(m, info, layer, h);
+    return n;
+}
+
+/* Takes a layer's bias tensors out; says so where other makers' tools look. */
+static zp_status remove_bias(struct gguf_edit *e, uint32_t layer, zp_err *err)
+{
+    static const char *const parts[] = { "pos_alibi.slope", "pos_t5.weight", "pos_mlp.0.weight",
+                                         "pos_mlp.0.bias", "pos_mlp.1.weight", "pos_mlp.1.bias" };
+    for (size_t i = 0; i < ZP_COUNT(parts); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%u.%s", layer, parts[i]);
+        gguf_edit_remove_tensor(e, name);
+    }
+    return gguf_edit_set_bool(e, "%.pos_bias_layer.zeroed", true, err);
+}
+
+/* Gates of the biases that are left, where not all of them are open. */
+static zp_status set_biases(struct gguf_edit *e, const struct zp_model *m,
+                            const struct apply_info *info, zp_err *err)
+{
+    const struct position *p = &m->position;
+    size_t n = (size_t)p->n_layer * p->n_head;
+    bool partial = false, any = false;
+    float *gates = arena_array(&e->arena, n, sizeof *gates);
+    ZP_FAIL_IF(!gates, err, ZP_NO_MEMORY, "not enough memory for the position keys");
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        if (!position_layer_has_bias(p, l)) continue;
+        uint32_t open = open_biases(m, info, l);
+        if (open == 0) ZP_TRY(remove_bias(e, l, err));
+        any |= open > 0;
+        partial |= open > 0 && open < p->n_head;
+        for (uint32_t h = 0; h < p->n_head; h++)
+            if (bias_is_open(m, info, l, h))
+                gates[(size_t)l * p->n_head + h] =
+                    p->bias_gate ? p->bias_gate[(size_t)l * p->n_head + h] : 1.0f;
+    }
+    if (!any) {
+        gguf_edit_remove_key(e, "zerope.position.t5_buckets");
+        gguf_edit_remove_key(e, "zerope.position.t5_max");
+    }
+    if (!partial) {
+        gguf_edit_remove_key(e, "zerope.position.bias_gate");
+        return ZP_OK;
+    }
+    return gguf_edit_set_array(e, "zerope.position.bias_gate", GGUF_F32, gates, n, err);
+}
+
 static zp_status set_kinds(struct gguf_edit *e, const struct zp_model *m, const struct gateset *set,
-                           zp_err *err)
+                           const struct apply_info *info, zp_err *err)
 {
     const struct position *p = &m->position;
     struct gguf_str *kinds = arena_array(&e->arena, p->n_layer, sizeof *kinds);
@@ -190,7 +252,7 @@ static zp_status set_kinds(struct gguf_edit *e, const struct zp_model *m, const 
         uint32_t open = 0;
         for (uint32_t i = 0; i < p->n_kv * p->n_pair; i++)
             open += set->open[(size_t)l * p->n_kv * p->n_pair + i];
-        enum position_kind kind = position_layer_has_bias(p, l) ? p->kind[l]
+        enum position_kind kind = open_biases(m, info, l) > 0 ? p->kind[l]
                                   : open == 0                   ? POSITION_NONE
                                   : open == p->n_kv * p->n_pair ? POSITION_ROPE
                                                                 : POSITION_PARTIAL;
@@ -228,7 +290,8 @@ static zp_status set_keys(struct gguf_edit *e, const struct zp_model *m, const s
     snprintf(arch, sizeof arch, "zerope-%s", m->h.arch->name);
     if (strcmp(arch, m->gguf.arch) != 0) ZP_TRY(gguf_edit_rename_arch(e, arch, err));
     ZP_TRY(gguf_edit_set_u32(e, "zerope.format_version", 1, err));
-    ZP_TRY(set_kinds(e, m, set, err));
+    ZP_TRY(set_kinds(e, m, set, info, err));
+    ZP_TRY(set_biases(e, m, info, err));
     ZP_TRY(set_pairs(e, set, err));
     if (gateset_heads_local(set)) {
         ZP_TRY(gguf_edit_set_array(e, "zerope.attention.head_window", GGUF_U32, set->window,

@@ -9,6 +9,8 @@ struct apply_info {
     uint32_t n_ctx_validated; /* length the promise holds for; 0 = none */
     const char *recipe;       /* JSON text: how the file came about, or NULL */
     const char *evidence;     /* JSON text, or NULL */
+    const uint8_t *bias_open; /* (n_layer, n_head) 0: the head's distance bias is closed; NULL: as
+                               * in the model's file */
 };
 
 /* fold may be NULL. path may be the model's own file. */

@@ -254,7 +254,6 @@ void trainjob_report(const struct trainjob *j, struct json_build *w)
 
 static zp_status write_model(const struct trainjob *j, const char *out, zp_err *err)
 {
-    if (!trainjob_leads(j)) return ZP_OK;
     return netparam_write(&j->trainer.param, j->trainer.w,
                           quant_traits_by_name(j->options.type)->type, NULL, out, err);
 }
@@ -264,6 +263,7 @@ static zp_status train(struct trainjob *j, const char *out, char **json, zp_err 
     struct json_build w;
     ZP_TRY(gguf_check_output(out, err));
     ZP_TRY(trainjob_run(j, err));
+    if (!trainjob_leads(j)) return ZP_OK;
     ZP_TRY(write_model(j, out, err));
     if (!json) return ZP_OK;
     json_build_open(&w, err);

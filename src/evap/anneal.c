@@ -1,0 +1,141 @@
+/* anneal.c: positions taken out by training: a run whose gates close, and the file without them.
+ * Owns: the trained model's file on its way, beside the output. Does not know: steps, policies.
+ * E1 a unit that the run closed is absent from the file (I2), one that it did not is as before. */
+#include <zerope/evap.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "evap/apply.h"
+#include "kern/quant.h"
+#include "model/gguf_write.h"
+#include "train/trainjob.h"
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static zp_status recipe_of(const struct trainjob *j, char **out, zp_err *err)
+{
+    struct json_build w;
+    json_build_open(&w, err);
+    json_build_object(&w, NULL);
+    json_build_text(&w, "by", "training");
+    for (size_t i = 0; i < j->n_asked; i++)
+        json_build_text(&w, j->asked[i].name, j->asked[i].value);
+    json_build_uint(&w, "closed", j->trainer.gates.n_closed);
+    json_build_uint(&w, "total", j->trainer.gates.n_open);
+    json_build_text(&w, "source_sha256", zp_model_sha256(j->model));
+    json_build_object_end(&w);
+    return json_build_finish(&w, out);
+}
+
+/* The trained model `plain`, which has all its gates, without those that closed. */
+static zp_status write_closed(const struct trainjob *j, const struct zp_model *plain,
+                              const char *recipe, const char *out, zp_err *err)
+{
+    const struct gates *g = &j->trainer.gates;
+    struct gateset set;
+    uint8_t *bias_open;
+    ZP_ALLOC(bias_open, MEM_EVAP, g->n - g->n_pairs, err, "the biases");
+    for (size_t i = g->n_pairs; i < g->n; i++)
+        bias_open[i - g->n_pairs] = g->exists[i] && !g->closed[i];
+    struct apply_info info = { .recipe = recipe, .bias_open = bias_open };
+    zp_status status = gateset_open(&set, &plain->position, err);
+    if (status == ZP_OK) {
+        for (size_t i = 0; i < g->n_pairs; i++)
+            if (g->closed[i]) set.open[i] = 0;
+        status = apply_write(plain, &set, NULL, &info, out, err);
+        gateset_free(&set);
+    }
+    mem_free(bias_open);
+    return status;
+}
+
+static zp_status close_file(const struct trainjob *j, const char *part, const char *out,
+                            zp_err *err)
+{
+    struct zp_model *plain;
+    char *recipe;
+    ZP_TRY(zp_model_open(&plain, part, NULL, err));
+    zp_status status = recipe_of(j, &recipe, err);
+    if (status == ZP_OK) {
+        status = write_closed(j, plain, recipe, out, err);
+        mem_free(recipe);
+    }
+    zp_model_close(plain);
+    return status;
+}
+
+static zp_status write_model(const struct trainjob *j, const char *out, zp_err *err)
+{
+    const struct trainer *t = &j->trainer;
+    size_t size = strlen(out) + 16;
+    char *part = mem_alloc(MEM_EVAP, size);
+    ZP_FAIL_IF(!part, err, ZP_NO_MEMORY, "%s: not enough memory for the path", out);
+    (void)snprintf(part, size, "%s.trained", out);
+    zp_status status = netparam_write(&t->param, t->w,
+                                      quant_traits_by_name(j->options.type)->type, NULL, part, err);
+    if (status == ZP_OK) {
+        status = close_file(j, part, out, err);
+        (void)remove(part);
+    }
+    mem_free(part);
+    return status;
+}
+
+/* ---- the report ------------------------------------------------------------------------------ */
+
+static zp_status report(const struct trainjob *j, const char *out, char **json, zp_err *err)
+{
+    const struct gates *g = &j->trainer.gates;
+    struct json_build w;
+    json_build_open(&w, err);
+    json_build_object(&w, NULL);
+    json_build_text(&w, "file", out);
+    json_build_text(&w, "policy", gates_policy_name(g->options.policy));
+    json_build_uint(&w, "closed", g->n_closed);
+    json_build_uint(&w, "total", g->n_open);
+    json_build_array(&w, "closed_by_layer");
+    for (uint32_t l = 0; l < g->position->n_layer; l++) {
+        uint64_t n = 0;
+        for (size_t i = 0; i < g->n; i++) n += g->closed[i] && gates_place_of(g, i).layer == l;
+        json_build_uint(&w, NULL, n);
+    }
+    json_build_array_end(&w);
+    trainjob_report(j, &w);
+    json_build_object_end(&w);
+    return json_build_finish(&w, json);
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+static zp_status run(struct trainjob *j, const char *out, char **json, zp_err *err)
+{
+    ZP_TRY(gguf_check_output(out, err));
+    ZP_TRY(trainjob_run(j, err));
+    if (!trainjob_leads(j)) return ZP_OK;
+    ZP_TRY(write_model(j, out, err));
+    return json ? report(j, out, json, err) : ZP_OK;
+}
+
+zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
+                        const zp_anneal_options *options, char **json, zp_err *err)
+{
+    static const zp_anneal_options defaults = { 0 };
+    const zp_anneal_options *o = options ? options : &defaults;
+    struct gates_options gates = { .share = o->share, .ramp = o->ramp, .overlap = o->overlap,
+                                   .lambda = o->lambda, .eps_first = o->eps_first,
+                                   .eps_rest = o->eps_rest, .t_cool = o->t_cool };
+    if (json) *json = NULL;
+    ZP_TRY(gates_find(o->policy ? o->policy : "abrupt", &gates.policy, err));
+    ZP_FAIL_IF(gates.policy == GATES_KEEP, err, ZP_USAGE, "a policy that keeps all is training");
+    struct trainjob *j = mem_alloc(MEM_EVAP, sizeof *j);
+    ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory to train");
+    zp_status status = trainjob_open(j, model, corpus, &o->train, &gates, err);
+    if (status == ZP_OK) {
+        status = run(j, out, json, err);
+        trainjob_close(j);
+    }
+    mem_free(j);
+    return status;
+}
