@@ -457,7 +457,8 @@ static const struct cli_example corpus_examples[] = {
     PATH("run", NULL, "FOLDER", "keep run.json, numbers by step and checkpoints there"),  \
     FLAG("resume", "go on from the last checkpoint of --run"),                            \
     COUNT("save-every", "STEPS", 1, 1e9, "200", "a checkpoint every so many steps"),      \
-    COUNT("eval-every", "STEPS", 1, 1e9, "100", "held-out text is measured every so many steps"), \
+    COUNT("eval-every", "STEPS", 1, 1e9, "100",                                           \
+          "held-out text is measured every so many steps"),                               \
     COUNT("eval-windows", "N", 1, 1e6, "32", "held-out windows of a measurement"),        \
     CHOICE("processes", "KIND", "single|mpi", "single",                                   \
            "mpi: this is one of several processes that mpirun started")
@@ -481,15 +482,16 @@ static const struct cli_option anneal_options[] = {
     REAL("lambda", "X", 1e-9, 1e9, NULL,
          "l1: highest penalty, in units of the model's own mean gate gradient"),
     REAL("eps-first", "X", 1e-12, 1e9, NULL,
-         "l1: a head of the first half of the layers closes when its mean gate gradient stays below, "
-         "in the same units"),
+         "l1: a head of the first half of the layers closes when its mean gate gradient stays "
+         "below this, in the same units"),
     REAL("eps-rest", "X", 1e-12, 1e9, NULL, "l1: the same for the other layers"),
     COUNT("t-cool", "STEPS", 1, 1e6, NULL, "l1: for so many steps in a row"),
     TRAINING,
 };
 static const struct cli_example anneal_examples[] = {
-    { "zerope evaporate base.gguf --train --corpus tiny.tokens --tokens 2m --original base.gguf -o "
-      "free.gguf", "positions dropped at once, then settled close to the original" },
+    { "zerope evaporate base.gguf --train --corpus tiny.tokens --tokens 2m --original base.gguf "
+      "-o free.gguf",
+      "positions dropped at once, then settled close to the original" },
 };
 static const struct cli_example train_examples[] = {
     { "zerope train tiny.gguf --corpus tiny.tokens --tokens 2m --run runs/tiny -o trained.gguf",
@@ -644,12 +646,12 @@ const struct cli_command cli_commands[] = {
                 "one refuses it.",
             .fields = "documents held_documents tokens held_share token_length n_vocab file"),
     COMMAND(train, "train a model on token documents", OPTIONS(train),
-            .about = "All parameters learn by AdamW, in float32; rows of the corpus are filled with whole "
-               "documents that do not see each other. A run with --run can be stopped and gone on "
-               "with: the result has the same bits, and so it has for any number of threads and "
-               "processes.\n\n"
-               "A loss that is not finite skips the step; three in a row go back to the last "
-               "checkpoint and leave those batches out.",
+            .about = "All parameters learn by AdamW, in float32; rows are filled with documents that do "
+                     "not see each other. A run with --run can be stopped and gone on with: the "
+                     "result has the same bits, and so it has for any number of threads and "
+                     "processes.\n\n"
+                     "A loss that is not finite skips the step; three in a row go back to the last "
+                     "checkpoint and leave those batches out.",
             .fields = "file steps tokens loss held_before held tokens_per_second"),
     COMMAND(anneal, "take positions out by training (also: evaporate --train)", OPTIONS(anneal),
             .about = "Gates close under a policy while the model learns; what has closed is absent "

@@ -1,7 +1,7 @@
 /* anneal.c: positions taken out by training: a run whose gates close, and the file without them.
  * Owns: the trained model's file on its way, beside the output. Does not know: steps, policies.
  * E1 a unit that the run closed is absent from the file (I2), one that it did not is as before. */
-#include <zerope/evap.h>
+#include "evap/anneal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,6 @@
 #include "evap/apply.h"
 #include "kern/quant.h"
 #include "model/gguf_write.h"
-#include "train/trainjob.h"
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
@@ -66,7 +65,7 @@ static zp_status close_file(const struct trainjob *j, const char *part, const ch
     return status;
 }
 
-static zp_status write_model(const struct trainjob *j, const char *out, zp_err *err)
+zp_status anneal_write(const struct trainjob *j, const char *out, zp_err *err)
 {
     const struct trainer *t = &j->trainer;
     size_t size = strlen(out) + 16;
@@ -114,7 +113,7 @@ static zp_status run(struct trainjob *j, const char *out, char **json, zp_err *e
     ZP_TRY(gguf_check_output(out, err));
     ZP_TRY(trainjob_run(j, err));
     if (!trainjob_leads(j)) return ZP_OK;
-    ZP_TRY(write_model(j, out, err));
+    ZP_TRY(anneal_write(j, out, err));
     return json ? report(j, out, json, err) : ZP_OK;
 }
 

@@ -1,5 +1,6 @@
 /* gates.c: what the policies do to gates.
  *   abrupt   all close before the first step
+ *   staged   group by group, evenly over the ramp
  *   dropout  one after the other on a ramp; on its way a unit of value g counts with probability g
  *   l1       loss + lambda sum |g|, by proximal steps in a metric of its own for each unit (the
  *   root
@@ -21,7 +22,7 @@
 enum { CALIBRATION = 8 }; /* steps in which l1 measures gradients and moves nothing */
 static const double STEP = 0.03, BETA_MEAN = 0.8, BETA_SQUARE = 0.99;
 
-static const char *const names[GATES_POLICIES] = { "keep", "abrupt", "dropout", "l1" };
+static const char *const names[GATES_POLICIES] = { "keep", "abrupt", "staged", "dropout", "l1" };
 
 zp_status gates_find(const char *name, enum gates_policy *out, zp_err *err)
 {
@@ -30,7 +31,7 @@ zp_status gates_find(const char *name, enum gates_policy *out, zp_err *err)
             *out = (enum gates_policy)i;
             return ZP_OK;
         }
-    ZP_FAIL(err, ZP_USAGE, "no policy '%s'; there are keep, abrupt, dropout, l1", name);
+    ZP_FAIL(err, ZP_USAGE, "no policy '%s'; there are keep, abrupt, staged, dropout, l1", name);
 }
 
 const char *gates_policy_name(enum gates_policy policy)
@@ -56,6 +57,7 @@ static zp_status check_options(struct gates_options *o, zp_err *err)
     if (o->share == 0) o->share = 1;
     if (o->ramp == 0) o->ramp = 0.6;
     if (o->overlap == 0) o->overlap = 0.5;
+    if (o->stages == 0) o->stages = 8;
     if (o->lambda == 0) o->lambda = 3;
     if (o->eps_first == 0) o->eps_first = 0.02;
     if (o->eps_rest == 0) o->eps_rest = 0.004;
@@ -114,24 +116,29 @@ static double key_of(const struct gates *g, size_t unit)
     return at.is_bias ? outward : outward + p->n_pair - at.pair;
 }
 
+static zp_status take_order(struct gates *g, zp_err *err)
+{
+    const struct gates_options *o = &g->options;
+    for (size_t i = 0; i < o->n_order; i++) {
+        uint32_t unit = o->order[i];
+        ZP_FAIL_IF(unit >= g->n || !g->exists[unit] || g->n_order == g->n, err, ZP_BAD_INPUT,
+                   "the order of closing names unit %u, which the model does not have open", unit);
+        g->order[g->n_order++] = unit;
+    }
+    return ZP_OK;
+}
+
 static zp_status fill_order(struct gates *g, zp_err *err)
 {
-    if (g->options.order) {
-        for (size_t i = 0; i < g->n_open; i++) {
-            uint32_t unit = g->options.order[i];
-            ZP_FAIL_IF(unit >= g->n || !g->exists[unit], err, ZP_BAD_INPUT,
-                       "the order of closing names unit %u, which the model does not have", unit);
-        }
-        memcpy(g->order, g->options.order, g->n_open * sizeof *g->order);
-        return ZP_OK;
-    }
     struct rank *ranks;
     size_t n = 0;
+    if (g->options.order) return take_order(g, err);
     ZP_ALLOC(ranks, MEM_TRAIN, g->n_open, err, "an order of gates");
     for (size_t i = 0; i < g->n; i++)
         if (g->exists[i]) ranks[n++] = (struct rank){ key_of(g, i), (uint32_t)i };
     if (n > 1) qsort(ranks, n, sizeof *ranks, compare_ranks);
     for (size_t i = 0; i < n; i++) g->order[i] = ranks[i].unit;
+    g->n_order = n;
     mem_free(ranks);
     return ZP_OK;
 }
@@ -141,6 +148,7 @@ static zp_status allocate(struct gates *g, zp_err *err)
     size_t n = g->n;
     g->order = mem_array(MEM_TRAIN, n, sizeof *g->order);
     g->exists = mem_zalloc(MEM_TRAIN, n);
+    g->may = mem_zalloc(MEM_TRAIN, n);
     g->closed = mem_zalloc(MEM_TRAIN, n);
     g->value = mem_array(MEM_TRAIN, n, sizeof *g->value);
     g->open = mem_zalloc(MEM_TRAIN, g->n_pairs);
@@ -151,7 +159,7 @@ static zp_status allocate(struct gates *g, zp_err *err)
     g->idle = mem_array(MEM_TRAIN, n, sizeof *g->idle);
     g->scale = mem_zalloc(MEM_TRAIN, 2 * sizeof *g->scale);
     g->closings = mem_array(MEM_TRAIN, n, sizeof *g->closings);
-    ZP_FAIL_IF(!g->order || !g->exists || !g->closed || !g->value || !g->open || !g->d ||
+    ZP_FAIL_IF(!g->order || !g->exists || !g->may || !g->closed || !g->value || !g->open || !g->d ||
                    !g->learned || !g->mean || !g->square || !g->idle || !g->scale || !g->closings,
                err, ZP_NO_MEMORY, "not enough memory for %zu gates", n);
     for (size_t i = 0; i < n; i++) {
@@ -169,9 +177,11 @@ static zp_status fill(struct gates *g, zp_err *err)
     mark_units(g);
     ZP_FAIL_IF(g->n_open == 0 && g->options.policy != GATES_KEEP, err, ZP_BAD_INPUT,
                "the model has no open gate: there is nothing to take out");
-    g->n_close = (size_t)llround(g->options.share * (double)g->n_open);
+    ZP_TRY(fill_order(g, err));
+    for (size_t i = 0; i < g->n_order; i++) g->may[g->order[i]] = 1;
+    g->n_close = (size_t)llround(g->options.share * (double)g->n_order);
     if (g->options.policy == GATES_KEEP) g->n_close = 0;
-    return fill_order(g, err);
+    return ZP_OK;
 }
 
 zp_status gates_open(struct gates *g, const struct position *p, const struct gates_options *o,
@@ -189,6 +199,7 @@ void gates_free(struct gates *g)
 {
     mem_free(g->order);
     mem_free(g->exists);
+    mem_free(g->may);
     mem_free(g->closed);
     mem_free(g->value);
     mem_free(g->open);
@@ -232,15 +243,32 @@ static struct gate_ramp ramp_of(const struct gates *g)
                                .overlap = g->options.overlap };
 }
 
-/* Values of dropout: a pure function of the step. What has closed for good is closed here. */
-static void fill_dropout(struct gates *g, uint64_t step)
+/* How many of the order have closed for good at a step, by the policies that know beforehand. */
+static size_t n_scheduled(const struct gates *g, uint64_t step)
 {
+    const struct gates_options *o = &g->options;
     struct gate_ramp ramp = ramp_of(g);
+    uint64_t end = ramp_end(o), stage = end ? step * o->stages / end + 1 : o->stages;
+    if (o->policy == GATES_ABRUPT) return g->n_close;
+    if (o->policy == GATES_DROPOUT) return gate_ramp_closed(&ramp, step);
+    if (o->policy != GATES_STAGED) return 0;
+    return stage >= o->stages ? g->n_close : (size_t)(g->n_close * stage / o->stages);
+}
+
+/* What the policies' schedules say, A2. */
+static void follow_schedule(struct gates *g, uint64_t step)
+{
+    const struct gates_options *o = &g->options;
+    struct gate_ramp ramp = ramp_of(g);
+    size_t n = n_scheduled(g, step);
     for (size_t i = 0; i < g->n_close; i++) {
         uint32_t unit = g->order[i];
-        double value = gate_ramp_value(&ramp, i, step);
-        g->value[unit] = value > 0 && draw(g, step, unit, value);
+        if (i < n) g->value[unit] = 0;
+        else if (o->policy == GATES_DROPOUT)
+            g->value[unit] = draw(g, step, unit, gate_ramp_value(&ramp, i, step));
     }
+    for (size_t i = 0; o->policy == GATES_KEEP && o->rate > 0 && i < g->n; i++)
+        if (g->value[i] != 0.0f) g->value[i] = draw(g, step, i, 1 - o->rate);
 }
 
 /* Closed units are closed; learned ones count what they do, others 1. */
@@ -255,7 +283,8 @@ static void fill_state(struct gates *g)
 static const struct net_gates *show(struct gates *g, uint64_t step)
 {
     for (size_t i = 0; i < g->n_pairs; i++) g->open[i] = g->value[i] != 0.0f;
-    g->view = (struct net_gates){ .bias = g->value + g->n_pairs };
+    g->view = (struct net_gates){ .bias = g->value + g->n_pairs, .window = g->options.window,
+                                  .n_sink = g->options.n_sink };
     if (gates_learn(g, step)) g->view.mix = g->value;
     else g->view.open = g->open;
     return &g->view;
@@ -269,12 +298,8 @@ const struct net_gates *gates_now(struct gates *g, uint64_t step)
 
 const struct net_gates *gates_begin(struct gates *g, uint64_t step)
 {
-    const struct gates_options *o = &g->options;
     fill_state(g);
-    for (size_t i = 0; o->policy == GATES_KEEP && o->rate > 0 && i < g->n; i++)
-        if (g->value[i] != 0.0f) g->value[i] = draw(g, step, i, 1 - o->rate);
-    if (o->policy == GATES_DROPOUT) fill_dropout(g, step);
-    for (size_t i = 0; o->policy == GATES_ABRUPT && i < g->n_close; i++) g->value[g->order[i]] = 0;
+    follow_schedule(g, step);
     memset(g->d, 0, g->n * sizeof *g->d);
     return show(g, step);
 }
@@ -325,7 +350,7 @@ static bool is_asleep(const struct gates *g, size_t at, double d_scale, double u
                                                                           : g->options.eps_rest;
     double sum = 0, n = 0;
     for (size_t i = at; i < at + head_size(g, at); i++)
-        if (g->exists[i] && !g->closed[i]) sum += fabs((double)g->d[i] * d_scale), n++;
+        if (g->may[i] && !g->closed[i]) sum += fabs((double)g->d[i] * d_scale), n++;
     return n > 0 && sum < eps * unit * n;
 }
 
@@ -342,7 +367,7 @@ static void learn(struct gates *g, uint64_t step, double d_scale)
     for (size_t at = 0; at < g->n; at += head_size(g, at)) {
         bool asleep = is_asleep(g, at, d_scale, unit);
         for (size_t i = at; i < at + head_size(g, at); i++) {
-            if (!g->exists[i] || g->closed[i]) continue;
+            if (!g->may[i] || g->closed[i]) continue;
             uint32_t before = g->idle[i];
             move_unit(g, i, (double)g->d[i] * d_scale, lambda, steps);
             if (asleep) g->idle[i] = before + 1;
@@ -358,7 +383,7 @@ static void finish(struct gates *g)
 {
     for (size_t n = g->n_closed; n < g->n_close; n++) {
         size_t least = g->n;
-        for (size_t i = 0; i < g->n_open; i++) {
+        for (size_t i = 0; i < g->n_order; i++) {
             uint32_t unit = g->order[i]; /* of equals the first in the order */
             if (g->closed[unit]) continue;
             if (least == g->n || g->learned[unit] < g->learned[least]) least = unit;
@@ -373,13 +398,8 @@ void gates_end(struct gates *g, uint64_t step, double d_scale)
 {
     const struct gates_options *o = &g->options;
     g->n_closings = 0;
-    if (o->policy == GATES_ABRUPT)
-        for (size_t i = 0; i < g->n_close; i++) close_unit(g, g->order[i], "at once");
-    if (o->policy == GATES_DROPOUT) {
-        struct gate_ramp ramp = ramp_of(g);
-        size_t n = gate_ramp_closed(&ramp, step + 1);
-        for (size_t i = 0; i < n; i++) close_unit(g, g->order[i], "on schedule");
-    }
+    size_t n = n_scheduled(g, step);
+    for (size_t i = 0; i < n; i++) close_unit(g, g->order[i], "on schedule");
     if (o->policy != GATES_L1 || step >= ramp_end(o)) return;
     learn(g, step, d_scale);
     if (step + 1 == ramp_end(o)) finish(g); // A3

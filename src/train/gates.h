@@ -11,25 +11,37 @@
 #include "train/checkpoint.h"
 #include "train/net.h"
 
-enum gates_policy { GATES_KEEP, GATES_ABRUPT, GATES_DROPOUT, GATES_L1, GATES_POLICIES };
+enum gates_policy {
+    GATES_KEEP,
+    GATES_ABRUPT,
+    GATES_STAGED,
+    GATES_DROPOUT,
+    GATES_L1,
+    GATES_POLICIES
+};
 
 struct gates_options {
     enum gates_policy policy;
     uint64_t steps; /* of the run */
     uint64_t seed;
-    double share;   /* of the open units, that close; 0: all */
+    double share;   /* of the units that may close; 0: all */
     double ramp;    /* share of the steps until the last has closed; 0: 0.6; abrupt: none */
     double overlap; /* dropout: schedule.h; 0: 0.5 */
+    uint32_t stages; /* staged: groups, one after the other over the ramp; 0: 8 */
     double rate;    /* KEEP: in each step a unit is left out with this probability */
     /* l1, in units of the mean |dL/dg| over the units and the first steps: lambda grows by equal
      * factors from lambda / 100 to lambda; a head closes when the mean |dL/dg| of its units stays
      * below eps for t_cool steps. 0: the defaults. */
     double lambda, eps_first, eps_rest;
     uint32_t t_cool;
-    const uint32_t *order; /* (number of open units) units in the order that they close; NULL: slow
-                            * pairs first, the first and last layers last */
+    const uint32_t *order; /* (n_order) units in the order that they close: those alone may; NULL:
+                            * all, slow pairs first, the first and last layers last */
+    size_t n_order;
+    const uint32_t *window; /* (n_layer, n_kv) reach of local heads from the first step on, with
+                             * n_sink; NULL: as in the file */
+    uint32_t n_sink;
 };
-/* "keep", "abrupt", "dropout", "l1"; ZP_USAGE for another name. */
+/* "keep", "abrupt", "staged", "dropout", "l1"; ZP_USAGE for another name. */
 zp_status gates_find(const char *name, enum gates_policy *out, zp_err *err);
 const char *gates_policy_name(enum gates_policy policy);
 
@@ -42,9 +54,10 @@ struct gates {
     const struct position *position;
     struct gates_options options; /* resolved */
     size_t n_pairs, n;   /* units: pairs (n_layer, n_kv, n_pair), then biases (n_layer, n_head) */
-    size_t n_open, n_close; /* that the model's file has open; that shall close */
-    uint32_t *order;     /* (n_open) */
+    size_t n_open, n_order, n_close; /* open in the model's file; that may close; that shall */
+    uint32_t *order;     /* (n_order) */
     uint8_t *exists;     /* (n) open in the file */
+    uint8_t *may;        /* (n) in the order */
     uint8_t *closed;     /* (n) */
     float *value;        /* (n) of the step at hand */
     uint8_t *open;       /* (n_pairs) the same as hard gates */

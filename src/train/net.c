@@ -86,6 +86,7 @@ static void place_backward(struct net *n, struct place *at)
     if (n->options.mix) n->plain_dq = take(at, rows * q), n->plain_dk = take(at, rows * kv);
     n->dact = take(at, rows * h->d_ff);
     n->scratch = take(at, scratch_floats(n));
+    n->row_sums = take_bytes(at, 2 * rows * sizeof *n->row_sums);
     if (!n->has_bias) return;
     n->dbias_table = take(at, (size_t)h->n_head * n->options.n_ctx);
     n->dbias_gate = take(at, h->n_head);
@@ -335,10 +336,15 @@ void net_watch(struct net *n, struct guard_norms *norms)
     n->norms = norms;
 }
 
+void net_hook_attention(struct net *n, net_attention_fn fn, void *arg)
+{
+    n->at_attention = fn;
+    n->at_attention_arg = arg;
+}
+
 /* ---- what rows see --------------------------------------------------------------------------- */
 
-/* Documents, positions and angles of the batch's rows. */
-static void begin_batch(struct net *n, const struct packed *batch)
+void net_begin(struct net *n, const struct packed *batch)
 {
     const struct position *position = &n->p->model->position;
     size_t rows = net_rows(batch), floats = (size_t)position->n_pair * 2;
@@ -380,20 +386,28 @@ static void fill_bias(struct net *n, const float *w, const struct net_gates *gat
     distbias_fill(n->pool, &b, n->bias_table, n->bias_room);
 }
 
-/* First rows that are seen, by KV head where their windows differ. */
-static void fill_first(struct net *n, uint32_t layer, size_t n_rows, struct selfattend_batch *b)
+static struct position_sight sight_of(const struct net *n, const struct net_gates *gates,
+                                      uint32_t layer, uint32_t kv)
 {
-    const struct position *position = &n->p->model->position;
-    uint32_t first_window = position_head_sight(position, layer, 0).window, n_lists = 1;
+    const struct position *p = &n->p->model->position;
+    if (!gates || !gates->window) return position_head_sight(p, layer, kv);
+    return position_try_sight(p, layer, gates->window[layer * n->h->n_kv + kv], gates->n_sink);
+}
+
+/* First rows that are seen, by KV head where their windows differ. */
+static void fill_first(struct net *n, const struct net_gates *gates, uint32_t layer, size_t n_rows,
+                       struct selfattend_batch *b)
+{
+    uint32_t first_window = sight_of(n, gates, layer, 0).window, n_lists = 1;
     for (uint32_t kv = 0; kv < n->h->n_kv; kv++) {
-        struct position_sight s = position_head_sight(position, layer, kv);
+        struct position_sight s = sight_of(n, gates, layer, kv);
         if (s.window != first_window) n_lists = n->h->n_kv;
         n->n_sink[kv] = s.window ? s.n_sink : 0;
         if (n->n_sink[kv]) b->n_sink = n->n_sink, b->doc_start = n->doc_start;
     }
     for (uint32_t kv = 0; kv < n_lists; kv++)
         for (size_t i = 0; i < n_rows; i++) {
-            struct position_sight s = position_head_sight(position, layer, kv);
+            struct position_sight s = sight_of(n, gates, layer, kv);
             struct position_seen seen = position_seen(s, (uint32_t)n->position[i]);
             n->first[kv * n_rows + i] = n->doc_start[i] + seen.first;
         }
@@ -427,7 +441,7 @@ void net_see(struct net *n, const float *w, const struct net_gates *gates, uint3
     *out = (struct net_sight){ .b = { .n_rows = n_rows } };
     out->turn = (struct rotary){ n_rows, h->n_head, h->n_kv, h->d_head, position->n_pair,
                                  n->cs[position->angle_set[layer]] };
-    fill_first(n, layer, n_rows, &out->b);
+    fill_first(n, gates, layer, n_rows, &out->b);
     fill_scale(n, layer, n_rows, &out->b);
     if (position_layer_has_bias(position, layer)) {
         fill_bias(n, w, gates, layer);
@@ -551,6 +565,7 @@ void net_run_layer(struct net *n, const float *w, const struct net_gates *gates,
 {
     struct net_kept *kept = &n->kept[layer % n->n_kept];
     net_attention(n, w, gates, layer, n_rows, x, kept);
+    if (n->at_attention) n->at_attention(n->at_attention_arg, layer, n_rows, x, n->sum);
     add_sum(n, n_rows, x, kept->middle);
     feed_forward(n, w, &n->layers[layer], n_rows, kept);
     if (next) add_sum(n, n_rows, kept->middle, next);
@@ -561,7 +576,7 @@ void net_forward(struct net *n, const float *w, const struct net_gates *gates,
 {
     size_t n_rows = net_rows(batch), d = n->h->d_model;
     uint32_t n_layer = n->h->n_layer;
-    begin_batch(n, batch);
+    net_begin(n, batch);
     rowops_embed(n->pool, n_rows, d, batch->ids, w + n->embedding->at, n->h->embed_scale, n->x[0]);
     for (uint32_t l = 0; l < n_layer; l++)
         net_run_layer(n, w, gates, l, n_rows, n->x[l % n->n_x], n->x[(l + 1) % n->n_x]);

@@ -25,6 +25,8 @@ struct net_gates {
     const uint8_t *open; /* (n_layer, n_kv, n_pair) by original pair; 1: it turns, 0: it does not */
     const float *mix;    /* the same shape, instead of `open`: score mix, 0 to 1 */
     const float *bias;   /* (n_layer, n_head) factor of a head's bias */
+    const uint32_t *window; /* (n_layer, n_kv) reach of local heads, 0: unlimited; with n_sink */
+    uint32_t n_sink;
 };
 
 struct net_gradients {
@@ -51,6 +53,24 @@ void net_forward(struct net *n, const float *w, const struct net_gates *gates,
 void net_backward(struct net *n, const float *w, const struct net_gates *gates,
                   const struct packed *batch, const float *dhidden,
                   const struct net_gradients *out);
+
+/* Called by net_forward after each layer's attention: x (n_rows, d_model), the stream before the
+ * layer; sum, what attention adds to it (before the residual's scale). fn NULL: no more. */
+typedef void (*net_attention_fn)(void *arg, uint32_t layer, size_t n_rows, const float *x,
+                                 const float *sum);
+void net_hook_attention(struct net *n, net_attention_fn fn, void *arg);
+
+/* One layer's attention made to match another's: with x the stream before the layer, out gets the
+ * gradients of scale * sum of squares of (what attention adds - target) by its parameters and
+ * gates; x's own gradient is not taken. The net must have begun the batch. Sums of squares over
+ * rows, in ascending order: */
+struct net_match {
+    double off, size; /* of the difference; of the target */
+};
+void net_begin(struct net *n, const struct packed *batch);
+void net_match_attention(struct net *n, const float *w, const struct net_gates *gates,
+                         uint32_t layer, size_t n_rows, const float *x, const float *target,
+                         float scale, const struct net_gradients *out, struct net_match *match);
 
 /* The output matrix (n_vocab, d_model): the embedding where they are one. */
 const struct netparam_tensor *net_output(const struct net *n);

@@ -141,8 +141,9 @@ static void head_norm_back(const struct back *b, bool of_keys, float *d)
     rownorm_backward(b->n->pool, &a, d, d, false, gradient_of(b, gain), b->n->scratch);
 }
 
-/* From n->dsum, the gradient of what attention adds before the norm behind it, to n->dnormed. */
-static void attention_back(const struct back *b)
+/* From n->dsum, the gradient of what attention adds before the norm behind it, to parameters and,
+ * with `inward`, to n->dnormed. */
+static void attention_back(const struct back *b, bool inward)
 {
     struct net *n = b->n;
     const struct net_layer *t = b->t;
@@ -156,6 +157,7 @@ static void attention_back(const struct back *b)
     add_weights(b, t->q, t->q_bias, dq, b->kept->normed);
     add_weights(b, t->k, t->k_bias, dk, b->kept->normed);
     add_weights(b, t->v, t->v_bias, n->dv, b->kept->normed);
+    if (!inward) return;
     add_inputs(b, t->q, dq, false, n->dnormed);
     add_inputs(b, t->k, dk, true, n->dnormed);
     add_inputs(b, t->v, n->dv, true, n->dnormed);
@@ -168,7 +170,7 @@ static void layer_back(struct back *b, uint32_t layer, bool is_kept)
     if (!is_kept) net_run_layer(n, b->w, b->gates, layer, b->n_rows, n->x[layer], NULL);
     feed_forward_back(b);
     enter_block(b, b->t->post_attn_norm, b->kept->attended, b->kept->inverse_attended);
-    attention_back(b);
+    attention_back(b, true);
     norm_back(b, b->t->attn_norm, n->x[layer], b->kept->inverse, n->dnormed, n->dx, true);
 }
 
@@ -187,4 +189,22 @@ void net_backward(struct net *n, const float *w, const struct net_gates *gates,
     if (dtable)
         rowops_embed_back(n->pool, b.n_rows, n->h->d_model, batch->ids, n->dx, n->h->embed_scale,
                           dtable);
+}
+
+void net_match_attention(struct net *n, const float *w, const struct net_gates *gates,
+                         uint32_t layer, size_t n_rows, const float *x, const float *target,
+                         float scale, const struct net_gradients *out, struct net_match *match)
+{
+    struct net_kept *kept = &n->kept[layer % n->n_kept];
+    struct back b = { .n = n, .w = w, .gates = gates, .out = out, .n_rows = n_rows,
+                      .layer = layer, .t = &n->layers[layer], .kept = kept };
+    net_attention(n, w, gates, layer, n_rows, x, kept);
+    rowops_differ(n->pool, n_rows, n->h->d_model, n->sum, target, 2 * scale, n->dsum, n->row_sums);
+    *match = (struct net_match){ 0 };
+    for (size_t r = 0; r < n_rows; r++)
+        match->off += n->row_sums[2 * r], match->size += n->row_sums[2 * r + 1];
+    if (b.t->post_attn_norm)
+        norm_back(&b, b.t->post_attn_norm, kept->attended, kept->inverse_attended, n->dsum,
+                  n->dsum, false);
+    attention_back(&b, false);
 }

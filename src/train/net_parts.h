@@ -45,6 +45,8 @@ struct net {
     float *bias_gate; /* (n_head) of the layer at hand: the file's times the caller's */
     bool has_bias, has_post, has_head_norm;
     struct guard_norms *norms;
+    net_attention_fn at_attention;
+    void *at_attention_arg;
 
     size_t n_x, n_kept;     /* of the lists below: layer l uses number l % n */
     float **x;              /* each (R, d_model): the stream before layer l; behind the last */
@@ -64,6 +66,7 @@ struct net {
     float *plain_dq, *plain_dk;     /* of a mix */
     float *dact;                    /* (R, d_ff) */
     float *scratch;                 /* of norms and mixes */
+    double *row_sums;               /* (R, 2) */
     uint32_t *first;        /* (n_kv, R) first row that is seen */
     uint32_t *doc_start;    /* (R) */
     uint32_t *n_sink;       /* (n_kv) */

@@ -13,9 +13,11 @@ struct job {
     size_t n_rows, n_heads, n;
     const int32_t *ids;
     const float *x;
+    const float *target;
     float scale;
     bool add;
     float *y;
+    double *sums;
     _Atomic uint64_t largest; /* the bits of a double that is not negative: they order like it */
 };
 
@@ -116,6 +118,32 @@ void rowops_embed_back(struct pool *pool, size_t n_rows, size_t n, const int32_t
 {
     struct job j = { .n_rows = n_rows, .n = n, .ids = ids, .x = dx, .scale = scale, .y = dtable };
     pool_run(pool, embed_back_share, &j);
+}
+
+static void differ_share(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    const struct job *j = arg;
+    size_t begin, end;
+    pool_share(j->n_rows, 1, thread, n_threads, &begin, &end);
+    for (size_t r = begin; r < end; r++) {
+        const float *x = j->x + r * j->n, *target = j->target + r * j->n;
+        double off = 0, size = 0;
+        for (size_t i = 0; i < j->n; i++) {
+            float d = x[i] - target[i];
+            off += (double)d * (double)d;
+            size += (double)target[i] * (double)target[i];
+            j->y[r * j->n + i] = j->scale * d;
+        }
+        j->sums[2 * r] = off, j->sums[2 * r + 1] = size;
+    }
+}
+
+void rowops_differ(struct pool *pool, size_t n_rows, size_t n, const float *x, const float *target,
+                   float scale, float *d, double *sums)
+{
+    struct job j = { .n_rows = n_rows, .n = n, .x = x, .target = target, .scale = scale, .y = d,
+                     .sums = sums };
+    pool_run(pool, differ_share, &j);
 }
 
 static void norm_share(void *arg, uint32_t thread, uint32_t n_threads)

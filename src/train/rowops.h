@@ -23,6 +23,9 @@ void rowops_embed(struct pool *pool, size_t n_rows, size_t n, const int32_t *ids
 /* dtable[id] += scale dx, rows in ascending order. */
 void rowops_embed_back(struct pool *pool, size_t n_rows, size_t n, const int32_t *ids,
                        const float *dx, float scale, float *dtable);
+/* d (n_rows, n) = scale (x - target); sums (n_rows, 2): squares of x - target, of target. */
+void rowops_differ(struct pool *pool, size_t n_rows, size_t n, const float *x, const float *target,
+                   float scale, float *d, double *sums);
 /* The largest 2-norm of x's rows (n_rows, n); not a number where one of them is. */
 double rowops_largest_norm(struct pool *pool, size_t n_rows, size_t n, const float *x);
 
