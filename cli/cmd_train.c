@@ -50,6 +50,8 @@ static void train_options(struct cli *c, zp_train_options *o)
         .original = cli_text(c, "original"),
         .ce_weight = or_none(c, "ce-weight"),
         .kl_weight = or_none(c, "kl-weight"),
+        .learn = cli_text(c, "learn"),
+        .match = cli_flag(c, "match"),
         .seed = (uint64_t)cli_int(c, "seed"),
         .n_threads = cli_u32(c, "threads"),
         .bf16 = cli_flag(c, "bf16"),
@@ -85,6 +87,8 @@ zp_status cmd_anneal(struct cli *c)
     char *json = NULL;
     zp_anneal_options o = {
         .policy = cli_text(c, "policy"),
+        .plan = cli_text(c, "plan"),
+        .stages = cli_u32(c, "stages"),
         .share = cli_real(c, "share"),
         .ramp = cli_real(c, "ramp"),
         .overlap = cli_real(c, "overlap"),

@@ -449,6 +449,9 @@ static const struct cli_example corpus_examples[] = {
     PATH("original", NULL, "MODEL", "stay close to this model: adds KL(original || model)"), \
     REAL("ce-weight", "X", 0, 1000, "1", "weight of the text's cross entropy"),           \
     REAL("kl-weight", "X", 0, 1000, "1", "weight of the divergence from the original"),   \
+    CHOICE("learn", "WHAT", "all|qk|qko", "all",                                          \
+           "what learns: all; what makes queries and keys; and what joins the heads"),     \
+    FLAG("match", "instead of the loss: each layer's attention is to match the original's"), \
     INT("seed", "N", 1, 9e18, "1", "seed of all draws", .flag_only = true),               \
     FLAG("bf16", "products in bfloat16 where the processor can"),                         \
     FLAG("recompute", "keep less between the passes: less memory, a third more work"),    \
@@ -473,9 +476,12 @@ static const struct cli_option train_options[] = {
 static const struct cli_option anneal_options[] = {
     MODEL,
     OUTPUT("OUT.gguf", "where the new model is written"),
-    CHOICE("policy", "P", "abrupt|dropout|l1", "abrupt",
-           "how gates close: all at once; one after the other, drawn at random on the way; learned "
-           "under a growing penalty"),
+    CHOICE("policy", "P", "abrupt|staged|dropout|l1", "abrupt",
+           "how gates close: all at once; group by group; one after the other, drawn at random on "
+           "the way; learned under a growing penalty"),
+    PATH("plan", NULL, "PLAN.json", "close what this plan closes, in its order; its local heads are "
+         "local from the first step on", .flag_only = true),
+    COUNT("stages", "N", 1, 65536, "8", "staged: so many groups over the ramp"),
     REAL("share", "SHARE", 0.001, 1, "1", "share of the open gates that close"),
     REAL("ramp", "SHARE", 0.001, 1, "0.6", "share of the steps until the last has closed"),
     REAL("overlap", "SHARE", 0.001, 1, "0.5", "dropout: share of the ramp that each gate takes"),

@@ -67,8 +67,11 @@ ZP_API zp_status zp_evaporate_run(const char *model, const char *text,
  * JSON as zp_train_run's, and {policy, closed, total, closed_by_layer[]}. */
 typedef struct zp_anneal_options {
     zp_train_options train; /* rotation_dropout is not looked at */
-    const char *policy; /* "abrupt" (default): all at once; "dropout": one after the other, drawn;
-                         * "l1": learned gates under a growing penalty */
+    const char *policy; /* "abrupt" (default): all at once; "staged": group by group; "dropout":
+                         * one after the other, drawn; "l1": learned under a growing penalty */
+    const char *plan;   /* PLAN.json of zp_plan_run: what closes and in which order, which heads
+                         * become local; NULL: all gates, slow pairs first */
+    uint32_t stages;    /* staged: groups; default 8 */
     double share;       /* of the open gates, that close; default all */
     double ramp;        /* share of the steps until the last has closed; default 0.6 */
     double overlap;     /* dropout: share of the ramp that each gate takes; default 0.5 */

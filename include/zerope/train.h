@@ -72,6 +72,11 @@ typedef struct zp_train_options {
     double rotation_dropout; /* probability that a step leaves a pair unrotated; default 0 */
     const char *original;   /* model to stay close to by KL(original || model), or NULL */
     double ce_weight, kl_weight; /* default 1 and, with an original, 1; below 0: none */
+    const char *learn;      /* "all" (default); "qk": what makes queries and keys; "qko": and what
+                             * joins the heads */
+    bool match;             /* instead of the loss: what each layer's attention adds matches the
+                             * original's (mean squared error, layer by layer, with the original's
+                             * stream before it); layers whose positions are the original's rest */
     uint64_t seed;          /* default 1 */
     uint32_t n_threads;
     bool bf16;              /* products in bfloat16 where the processor can; else float32 */

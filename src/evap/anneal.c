@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "evap/apply.h"
+#include "evap/evapfile.h"
 #include "kern/quant.h"
 #include "model/gguf_write.h"
 
@@ -43,6 +44,10 @@ static zp_status write_closed(const struct trainjob *j, const struct zp_model *p
     if (status == ZP_OK) {
         for (size_t i = 0; i < g->n_pairs; i++)
             if (g->closed[i]) set.open[i] = 0;
+        const uint32_t *window = g->options.window;
+        for (size_t i = 0; window && i < (size_t)set.n_layer * set.n_kv; i++)
+            set.window[i] = window[i];
+        if (window) set.n_sink = g->options.n_sink;
         status = apply_write(plain, &set, NULL, &info, out, err);
         gateset_free(&set);
     }
@@ -82,6 +87,58 @@ zp_status anneal_write(const struct trainjob *j, const char *out, zp_err *err)
     return status;
 }
 
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* What a plan asks of gates: its units' pairs in their order, and its local heads. */
+struct wishes {
+    uint32_t *order;
+    size_t n;
+    struct gateset set;
+};
+
+/* Pairs that are open in `before` and not in `after`. */
+static void note_closed(struct wishes *w, const struct gateset *before,
+                        const struct gateset *after)
+{
+    for (size_t i = 0; i < gateset_total(before); i++)
+        if (before->open[i] && !after->open[i]) w->order[w->n++] = (uint32_t)i;
+}
+
+static zp_status order_units(struct wishes *w, const struct plan *p,
+                             const struct position *position, zp_err *err)
+{
+    for (size_t i = 0; i < p->n_used; i++) {
+        struct gateset before, after;
+        ZP_TRY(plan_set(p, position, i, &before, err));
+        zp_status status = plan_set(p, position, i + 1, &after, err);
+        if (status == ZP_OK) {
+            note_closed(w, &before, &after);
+            gateset_free(&after);
+        }
+        gateset_free(&before);
+        if (status != ZP_OK) return status;
+    }
+    return plan_set(p, position, p->n_used, &w->set, err);
+}
+
+static zp_status read_plan(struct wishes *w, const char *path, const char *model, zp_err *err)
+{
+    struct zp_model *m;
+    struct plan p;
+    json_t *root;
+    ZP_TRY(zp_model_open(&m, model, NULL, err));
+    zp_status status = evapfile_read_plan(&p, path, m, &root, err);
+    if (status == ZP_OK) {
+        w->order = mem_array(MEM_EVAP, gateset_total(&p.set), sizeof *w->order);
+        if (w->order) status = order_units(w, &p, &m->position, err);
+        else status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__, "not enough memory");
+        plan_free(&p);
+        json_decref(root);
+    }
+    zp_model_close(m);
+    return status;
+}
+
 /* ---- the report ------------------------------------------------------------------------------ */
 
 static zp_status report(const struct trainjob *j, const char *out, char **json, zp_err *err)
@@ -117,24 +174,41 @@ static zp_status run(struct trainjob *j, const char *out, char **json, zp_err *e
     return json ? report(j, out, json, err) : ZP_OK;
 }
 
+static zp_status anneal(const char *model, const char *corpus, const char *out,
+                        const zp_anneal_options *o, const struct gates_options *gates, char **json,
+                        zp_err *err)
+{
+    struct trainjob *j = mem_alloc(MEM_EVAP, sizeof *j);
+    ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory to train");
+    zp_status status = trainjob_open(j, model, corpus, &o->train, gates, err);
+    if (status == ZP_OK) {
+        status = run(j, out, json, err);
+        trainjob_close(j);
+    }
+    mem_free(j);
+    return status;
+}
+
 zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
                         const zp_anneal_options *options, char **json, zp_err *err)
 {
     static const zp_anneal_options defaults = { 0 };
     const zp_anneal_options *o = options ? options : &defaults;
     struct gates_options gates = { .share = o->share, .ramp = o->ramp, .overlap = o->overlap,
-                                   .lambda = o->lambda, .eps_first = o->eps_first,
-                                   .eps_rest = o->eps_rest, .t_cool = o->t_cool };
+                                   .stages = o->stages, .lambda = o->lambda,
+                                   .eps_first = o->eps_first, .eps_rest = o->eps_rest,
+                                   .t_cool = o->t_cool };
+    struct wishes wishes = { 0 };
     if (json) *json = NULL;
     ZP_TRY(gates_find(o->policy ? o->policy : "abrupt", &gates.policy, err));
     ZP_FAIL_IF(gates.policy == GATES_KEEP, err, ZP_USAGE, "a policy that keeps all is training");
-    struct trainjob *j = mem_alloc(MEM_EVAP, sizeof *j);
-    ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory to train");
-    zp_status status = trainjob_open(j, model, corpus, &o->train, &gates, err);
-    if (status == ZP_OK) {
-        status = run(j, out, json, err);
-        trainjob_close(j);
+    zp_status status = o->plan ? read_plan(&wishes, o->plan, model, err) : ZP_OK;
+    if (o->plan) {
+        gates.order = wishes.order, gates.n_order = wishes.n;
+        gates.window = wishes.set.window, gates.n_sink = wishes.set.n_sink;
     }
-    mem_free(j);
+    if (status == ZP_OK) status = anneal(model, corpus, out, o, &gates, json, err);
+    gateset_free(&wishes.set);
+    mem_free(wishes.order);
     return status;
 }

@@ -35,11 +35,24 @@ static zp_status open_data(struct trainer *t, zp_err *err)
     return packed_open(&t->batch, t->packer.micro_rows, o->n_ctx, err);
 }
 
+static zp_status check_match(const struct trainer *t, zp_err *err)
+{
+    const struct zp_model *m = t->options.teacher;
+    if (!t->options.match) return ZP_OK;
+    ZP_FAIL_IF(!m, err, ZP_USAGE, "matching attention needs the original");
+    ZP_FAIL_IF(m->h.n_layer != t->model->h.n_layer || m->h.d_model != t->model->h.d_model, err,
+               ZP_BAD_INPUT, "the original has %u layers of width %u, the model %u of %u: their "
+               "attention cannot be matched", m->h.n_layer, m->h.d_model, t->model->h.n_layer,
+               t->model->h.d_model);
+    return ZP_OK;
+}
+
 static zp_status open_teacher(struct trainer *t, zp_err *err)
 {
     const struct zp_model *m = t->options.teacher;
     struct net_options o = { .n_rows = t->packer.micro_rows, .n_ctx = t->options.n_ctx,
                              .forward_only = true };
+    ZP_TRY(check_match(t, err));
     if (!m) return ZP_OK;
     ZP_FAIL_IF(m->h.n_vocab != t->model->h.n_vocab, err, ZP_BAD_INPUT,
                "the original has %u tokens, the model %u: they cannot be compared",
@@ -88,7 +101,7 @@ static zp_status open_net(struct trainer *t, zp_err *err)
 {
     const struct trainer_options *o = &t->options;
     struct net_options n = { .n_rows = t->packer.micro_rows, .n_ctx = o->n_ctx,
-                             .recompute = o->recompute, .mix = gates_need_mix(&o->gates) };
+                             .recompute = o->recompute || o->match, .mix = gates_need_mix(&o->gates) };
     size_t floats = (size_t)n.n_rows * n.n_ctx * t->model->h.d_model;
     ZP_ALLOC(t->hidden, MEM_TRAIN, floats, err, "hidden rows");
     ZP_ALLOC(t->dhidden, MEM_TRAIN, floats, err, "hidden rows");
@@ -179,6 +192,46 @@ static void run_loss(struct trainer *t, const struct net_gates *gates, bool back
     loss_run(t->loss, &b, sums);
 }
 
+/* Whether the layer's gates or windows are not the teacher's. */
+static bool is_changed(const struct trainer *t, const struct net_gates *g, uint32_t layer)
+{
+    const struct position *p = &t->model->position;
+    size_t at = (size_t)layer * p->n_kv;
+    for (size_t i = 0; i < t->gates.n; i++)
+        if (t->gates.exists[i] && t->gates.value[i] != 1.0f &&
+            gates_place_of(&t->gates, i).layer == layer)
+            return true;
+    for (uint32_t kv = 0; g->window && kv < p->n_kv; kv++)
+        if (g->window[at + kv] != p->heads[at + kv].window) return true;
+    return false;
+}
+
+static void match_layer(void *arg, uint32_t layer, size_t n_rows, const float *x, const float *sum)
+{
+    struct trainer *t = arg;
+    struct trainer_match *m = &t->matching;
+    struct net_match found;
+    if (!is_changed(t, m->gates, layer)) return;
+    float scale = 1.0f / (float)(n_rows * t->model->h.d_model);
+    net_match_attention(t->net, t->w, m->gates, layer, n_rows, x, sum, scale, &m->to, &found);
+    m->off += found.size > 0 ? found.off / found.size : 0;
+    m->n_layers++;
+}
+
+/* The batch at hand through the teacher, and each layer's gradients on the way. ce: the share of
+ * error, mean over layers. */
+static void run_match(struct trainer *t, const struct net_gates *gates,
+                      const struct net_gradients *to, struct loss_sums *sums)
+{
+    t->matching = (struct trainer_match){ .gates = gates, .to = *to };
+    net_begin(t->net, &t->batch);
+    net_hook_attention(t->teacher, match_layer, t);
+    net_forward(t->teacher, t->teacher_w, NULL, &t->batch, t->teacher_hidden);
+    net_hook_attention(t->teacher, NULL, NULL);
+    double n = t->matching.n_layers ? t->matching.n_layers : 1;
+    *sums = (struct loss_sums){ .ce = t->matching.off / n, .weight = 1 };
+}
+
 static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_gates *gates,
                            struct loss_sums *sums, zp_err *err)
 {
@@ -188,6 +241,10 @@ static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_g
     ZP_TRY(packer_micro(&t->packer, t->step + t->data_shift, micro, &t->batch, err));
     memset(t->dw, 0, t->param.n * sizeof *t->dw);
     memset(t->dgates, 0, t->gates.n * sizeof *t->dgates);
+    if (t->options.match) {
+        run_match(t, gates, &to, sums);
+        return ZP_OK;
+    }
     run_loss(t, gates, true, sums);
     net_backward(t->net, t->w, gates, &t->batch, t->dhidden, &to);
     return ZP_OK;
@@ -229,8 +286,8 @@ zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *
                "%u processes need as many micro-batches at least", dist_size(t->dist));
     ZP_TRY(run_batch(t, gates_begin(&t->gates, t->step), &out->sums, err));
     double weight = out->sums.weight > 0 ? out->sums.weight : 1;
-    out->loss = ((double)o->ce_weight * out->sums.ce + (double)o->kl_weight * out->sums.kl) /
-                weight;
+    double ce_weight = o->match ? 1 : (double)o->ce_weight;
+    out->loss = (ce_weight * out->sums.ce + (double)o->kl_weight * out->sums.kl) / weight;
     if (isfinite(out->loss)) opt_step(&t->opt, t->pool, t->w, t->sum, out->rate, 1 / weight,
                                       &out->opt);
     else out->opt = (struct opt_report){ .grad_norm = (double)NAN, .skipped = true };

@@ -23,6 +23,10 @@ struct trainer_options {
     struct gates_options gates;
     const struct zp_model *teacher; /* NULL: none; the same vocabulary */
     float ce_weight, kl_weight;
+    /* Instead of the loss: what each layer's attention adds is to match the teacher's, with the
+     * teacher's stream before the layer; layers whose positions are the teacher's are passed over.
+     * The teacher must have the same layers and widths. */
+    bool match;
     enum gemm_precision precision;
     bool recompute;
     uint64_t config; /* hash of what was asked for, for checkpoints; 0: not compared */
@@ -33,8 +37,9 @@ struct trainer_options {
 
 struct trainer_step {
     uint64_t step;           /* that was taken */
-    struct loss_sums sums;   /* over the batch */
-    double loss;             /* ce_weight CE + kl_weight KL, mean over targets */
+    struct loss_sums sums;   /* over the batch; none with `match` */
+    double loss; /* ce_weight CE + kl_weight KL, mean over targets; with `match`: squared error as a
+                  * share of the target's square, mean over layers */
     double rate;
     struct opt_report opt;
     enum guard_verdict verdict;
@@ -68,6 +73,12 @@ struct trainer {
     float *w, *dw, *sum;     /* (param.n); sum: of micro-batches, dw itself where there is one */
     float *hidden, *dhidden; /* (rows of a micro-batch, d_model) */
     float *dgates;           /* (gates.n) of a micro-batch */
+    struct trainer_match {   /* of a micro-batch */
+        const struct net_gates *gates;
+        struct net_gradients to;
+        double off; /* shares of the layers, summed */
+        uint32_t n_layers;
+    } matching;
     uint8_t *frozen;         /* (param.n_tensors) */
     uint64_t step;           /* the next one */
     uint64_t data_shift;     /* batch of a step: step + data_shift; grows with each roll-back */

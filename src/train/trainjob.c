@@ -42,6 +42,7 @@ static void fill_defaults(zp_train_options *o, const struct zp_model *m)
     o->clip = or_default(o->clip, 1);
     o->ce_weight = or_default(o->ce_weight, 1);
     o->kl_weight = o->original ? or_default(o->kl_weight, 1) : 0;
+    o->learn = o->learn ? o->learn : "all";
     o->seed = count_or_default(o->seed, 1);
     o->type = o->type ? o->type : "F32";
     o->save_every = count_or_default(o->save_every, 200);
@@ -63,6 +64,9 @@ static zp_status check_options(const struct trainjob *j, zp_err *err)
                err, ZP_USAGE, "weights of losses, weight decay and clip must be numbers");
     ZP_FAIL_IF(o->n_ctx > j->model->h.n_ctx_train && j->model->h.n_ctx_train, err, ZP_USAGE,
                "rows of %u tokens: the model's context has %u", o->n_ctx, j->model->h.n_ctx_train);
+    ZP_FAIL_IF(strcmp(o->learn, "all") != 0 && strcmp(o->learn, "qk") != 0 &&
+                   strcmp(o->learn, "qko") != 0,
+               err, ZP_USAGE, "what learns is all, qk or qko, not '%s'", o->learn);
     ZP_FAIL_IF(!(o->task_share >= 0 && o->task_share <= 1), err, ZP_USAGE,
                "the share of tasks is from 0 to 1");
     ZP_FAIL_IF(o->resume && !o->run, err, ZP_USAGE, "to go on needs the folder of the run (--run)");
@@ -100,6 +104,8 @@ static void ask_all(struct trainjob *j, uint64_t steps)
     ask(j, "task-share", "%.17g", o->task_share);
     ask(j, "ce-weight", "%.17g", o->ce_weight);
     ask(j, "kl-weight", "%.17g", o->kl_weight);
+    ask(j, "learn", "%s", o->learn);
+    ask(j, "match", "%s", o->match ? "yes" : "no");
     ask(j, "seed", "%llu", (unsigned long long)o->seed);
     ask(j, "bf16", "%s", o->bf16 ? "yes" : "no");
     ask(j, "policy", "%s", gates_policy_name(g->policy));
@@ -126,6 +132,15 @@ static uint64_t hash_asked(const struct trainjob *j)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static bool learns_heads(void *arg, const struct netparam_tensor *t)
+{
+    static const char *const parts[] = { ".attn_q.", ".attn_k.", ".attn_q_norm.", ".attn_k_norm." };
+    const char *which = arg;
+    for (size_t i = 0; i < ZP_COUNT(parts); i++)
+        if (strstr(t->name, parts[i])) return true;
+    return strcmp(which, "qko") == 0 && strstr(t->name, ".attn_output.");
+}
+
 static zp_status open_trainer(struct trainjob *j, zp_err *err)
 {
     const zp_train_options *o = &j->options;
@@ -136,7 +151,9 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
         .opt = { .weight_decay = o->weight_decay, .clip_norm = o->clip },
         .gates = j->gates, .teacher = j->original, .ce_weight = (float)o->ce_weight,
         .kl_weight = (float)o->kl_weight, .precision = o->bf16 ? GEMM_BF16 : GEMM_F32,
-        .recompute = o->recompute
+        .recompute = o->recompute, .match = o->match,
+        .learns = strcmp(o->learn, "all") == 0 ? NULL : learns_heads,
+        .learns_arg = (void *)(uintptr_t)o->learn
     };
     t.gates.seed = o->seed;
     t.schedule = (struct schedule){ .peak = o->learning_rate, .floor = o->floor, .steps = steps,
