@@ -223,6 +223,114 @@ static void test_mix_meets_hard_gates_at_both_ends(void **state)
     close_net(&b);
 }
 
+/* ---- one layer's attention ------------------------------------------------------------------- */
+
+struct match_case {
+    struct bench_net *b;
+    uint32_t layer;
+    const struct net_gates *gates;
+    float *x, *target;
+    struct net_match found;
+};
+
+static void run_match(struct match_case *c, const struct net_gradients *out)
+{
+    net_begin(c->b->net, &c->b->batch);
+    net_match_attention(c->b->net, c->b->w, c->gates, c->layer, (size_t)ROWS * CTX, c->x,
+                        c->target, 1, out, &c->found);
+}
+
+/* The error along a random direction of a tensor against its gradient. */
+static void check_match(struct rng *r, struct match_case *c, const struct netparam_tensor *t)
+{
+    float *w = c->b->w + t->at, *before = copy_of(w, t->n), *u = zeros(t->n);
+    double want = 0, norm = 0, size = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        double d = (double)c->b->dw[t->at + i];
+        u[i] = rng_below(r, 2) ? 1.0f : -1.0f;
+        want += d * (double)u[i], norm += d * d;
+        size += (double)w[i] * (double)w[i] / (double)t->n;
+    }
+    float step = (float)(4e-3 * (sqrt(size) + 1e-2));
+    double off[2];
+    for (int way = 0; way < 2; way++) {
+        for (size_t i = 0; i < t->n; i++) w[i] = before[i] + (way ? step : -step) * u[i];
+        run_match(c, &(struct net_gradients){ 0 });
+        off[way] = c->found.off;
+    }
+    memcpy(w, before, t->n * sizeof *w);
+    double got = (off[1] - off[0]) / (2 * (double)step);
+    if (!(fabs(got - want) <= 6e-3 * sqrt(norm) + 1e-3))
+        fail_msg("%s: the error changes by %g, its gradient says %g (norm %g)", t->name, got, want,
+                 sqrt(norm));
+}
+
+static void test_gradients_of_a_matched_layer(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "gguf-gemma3", "gguf-qwen2", "zerope-local" };
+    struct rng r = seeded("net match");
+    for (size_t i = 0; i < ZP_COUNT(names); i++) {
+        struct bench_net b;
+        open_net(&b, names[i], 2,
+                 &(struct net_options){ .n_rows = ROWS, .n_ctx = CTX, .recompute = true });
+        size_t n = (size_t)ROWS * CTX * b.m->h.d_model;
+        struct match_case c = { &b, 1, NULL, numbers(&r, n, 1), numbers(&r, n, 1), { 0, 0 } };
+        fill_batch(&r, &b);
+        run_match(&c, &(struct net_gradients){ .w = b.dw });
+        for (size_t t = 0; t < b.p.n_tensors; t++) {
+            const struct netparam_tensor *p = &b.p.tensors[t];
+            bool has = strstr(p->name, "blk.1.attn_") && !strstr(p->name, "attn_norm");
+            has |= strstr(p->name, "blk.1.post_attention_norm") != NULL;
+            if (has) check_match(&r, &c, p);
+            for (size_t k = 0; !has && k < p->n; k++) assert_true(b.dw[p->at + k] == 0.0f);
+        }
+        close_net(&b);
+        release_all(NULL);
+    }
+}
+
+/* What the hook shows of a layer, matched with itself, is off by nothing; windows given from
+ * outside are those of a file. */
+struct seen {
+    float *x, *sum;
+    uint32_t layer;
+};
+
+static void keep_layer(void *arg, uint32_t layer, size_t n_rows, const float *x, const float *sum)
+{
+    struct seen *s = arg;
+    if (layer != s->layer) return;
+    size_t d = (size_t)n_rows * 32;
+    memcpy(s->x, x, d * sizeof *x);
+    memcpy(s->sum, sum, d * sizeof *sum);
+}
+
+static void test_a_layer_matches_itself(void **state)
+{
+    (void)state;
+    struct rng r = seeded("net itself");
+    struct bench_net b;
+    open_net(&b, "zerope-local", 2, &(struct net_options){ .n_rows = ROWS, .n_ctx = CTX });
+    assert_int_equal(b.m->h.d_model, 32);
+    const struct position *p = &b.m->position;
+    size_t n = (size_t)ROWS * CTX * 32, n_heads = (size_t)p->n_layer * p->n_kv;
+    struct seen seen = { zeros(n), zeros(n), 1 };
+    uint32_t *window = room(n_heads * sizeof *window);
+    for (size_t i = 0; i < n_heads; i++) window[i] = p->heads[i].window;
+    struct net_gates gates = { .window = window, .n_sink = p->n_sink };
+    fill_batch(&r, &b);
+    net_hook_attention(b.net, keep_layer, &seen);
+    net_forward(b.net, b.w, NULL, &b.batch, b.hidden);
+    struct match_case c = { &b, 1, &gates, seen.x, seen.sum, { 0, 0 } };
+    run_match(&c, &(struct net_gradients){ 0 });
+    assert_true(c.found.off == 0 && c.found.size > 0);
+    window[p->n_kv] += 5;
+    run_match(&c, &(struct net_gradients){ 0 });
+    assert_true(c.found.off > 0);
+    close_net(&b);
+}
+
 /* ---- bits and bytes -------------------------------------------------------------------------- */
 
 static void test_threads_and_recomputation_do_not_change_bits(void **state)
@@ -326,6 +434,8 @@ int main(void)
         GRAD_TEST(test_gradients_of_all_parameters),
         GRAD_TEST(test_gradients_of_gates),
         GRAD_TEST(test_mix_meets_hard_gates_at_both_ends),
+        GRAD_TEST(test_gradients_of_a_matched_layer),
+        GRAD_TEST(test_a_layer_matches_itself),
         GRAD_TEST(test_threads_and_recomputation_do_not_change_bits),
         GRAD_TEST(test_frozen_tensors_get_nothing),
         GRAD_TEST(test_planned_bytes_are_taken),
