@@ -96,6 +96,7 @@ zp_status cmd_anneal(struct cli *c)
         .eps_first = cli_real(c, "eps-first"),
         .eps_rest = cli_real(c, "eps-rest"),
         .t_cool = cli_u32(c, "t-cool"),
+        .tolerance = cli_real(c, "tolerance"),
     };
     CLI_TRY(cli_check_outputs(c, NULL));
     train_options(c, &o.train);

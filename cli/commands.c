@@ -476,22 +476,25 @@ static const struct cli_option train_options[] = {
 static const struct cli_option anneal_options[] = {
     MODEL,
     OUTPUT("OUT.gguf", "where the new model is written"),
-    CHOICE("policy", "P", "abrupt|staged|dropout|l1", "abrupt",
+    CHOICE("policy", "P", "abrupt|staged|dropout|l1|l0", "abrupt",
            "how gates close: all at once; group by group; one after the other, drawn at random on "
            "the way; learned under a growing penalty"),
-    PATH("plan", NULL, "PLAN.json", "close what this plan closes, in its order; its local heads are "
-         "local from the first step on", .flag_only = true),
+    PATH("plan", NULL, "PLAN.json",
+         "close what this plan closes, in its order; its local heads are local from the first step",
+         .flag_only = true),
     COUNT("stages", "N", 1, 65536, "8", "staged: so many groups over the ramp"),
     REAL("share", "SHARE", 0.001, 1, "1", "share of the open gates that close"),
     REAL("ramp", "SHARE", 0.001, 1, "0.6", "share of the steps until the last has closed"),
     REAL("overlap", "SHARE", 0.001, 1, "0.5", "dropout: share of the ramp that each gate takes"),
     REAL("lambda", "X", 1e-9, 1e9, NULL,
-         "l1: highest penalty, in units of the model's own mean gate gradient"),
+         "l1, l0: highest penalty, in units of the model's own mean gate gradient"),
     REAL("eps-first", "X", 1e-12, 1e9, NULL,
-         "l1: a head of the first half of the layers closes when its mean gate gradient stays "
+         "l1, l0: a head of the first half of the layers closes when its mean gate gradient stays "
          "below this, in the same units"),
-    REAL("eps-rest", "X", 1e-12, 1e9, NULL, "l1: the same for the other layers"),
-    COUNT("t-cool", "STEPS", 1, 1e6, NULL, "l1: for so many steps in a row"),
+    REAL("eps-rest", "X", 1e-12, 1e9, NULL, "l1, l0: the same for the other layers"),
+    COUNT("t-cool", "STEPS", 1, 1e6, NULL, "l1, l0: for so many steps in a row"),
+    REAL("tolerance", "NATS", 1e-6, 100, NULL,
+         "l1, l0: what closed opens again if the held-out loss rises by more; default 0.05"),
     TRAINING,
 };
 static const struct cli_example anneal_examples[] = {
@@ -652,8 +655,8 @@ const struct cli_command cli_commands[] = {
                 "one refuses it.",
             .fields = "documents held_documents tokens held_share token_length n_vocab file"),
     COMMAND(train, "train a model on token documents", OPTIONS(train),
-            .about = "All parameters learn by AdamW, in float32; rows are filled with documents that do "
-                     "not see each other. A run with --run can be stopped and gone on with: the "
+            .about = "All parameters learn by AdamW, in float32; rows are filled with documents that "
+                     "do not see each other. A run with --run can be stopped and gone on with: the "
                      "result has the same bits, and so it has for any number of threads and "
                      "processes.\n\n"
                      "A loss that is not finite skips the step; three in a row go back to the last "

@@ -68,16 +68,18 @@ ZP_API zp_status zp_evaporate_run(const char *model, const char *text,
 typedef struct zp_anneal_options {
     zp_train_options train; /* rotation_dropout is not looked at */
     const char *policy; /* "abrupt" (default): all at once; "staged": group by group; "dropout":
-                         * one after the other, drawn; "l1": learned under a growing penalty */
+                         * one after the other, drawn; "l1", "l0": learned under a penalty */
     const char *plan;   /* PLAN.json of zp_plan_run: what closes and in which order, which heads
                          * become local; NULL: all gates, slow pairs first */
     uint32_t stages;    /* staged: groups; default 8 */
     double share;       /* of the open gates, that close; default all */
     double ramp;        /* share of the steps until the last has closed; default 0.6 */
     double overlap;     /* dropout: share of the ramp that each gate takes; default 0.5 */
-    /* l1: in units of the model's own mean |dL/dg|, measured in the first steps; 0: the defaults */
+    /* l1, l0: in units of the model's own mean |dL/dg|, measured in the first steps; 0: the
+     * defaults */
     double lambda, eps_first, eps_rest;
     uint32_t t_cool;
+    double tolerance; /* l1, l0: what closed opens again if the held-out loss rises by more */
 } zp_anneal_options;
 ZP_API zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
                                const zp_anneal_options *options, char **json, zp_err *err);

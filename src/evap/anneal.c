@@ -151,6 +151,7 @@ static zp_status report(const struct trainjob *j, const char *out, char **json, 
     json_build_text(&w, "policy", gates_policy_name(g->options.policy));
     json_build_uint(&w, "closed", g->n_closed);
     json_build_uint(&w, "total", g->n_open);
+    json_build_uint(&w, "reopened", j->result.reopened);
     json_build_array(&w, "closed_by_layer");
     for (uint32_t l = 0; l < g->position->n_layer; l++) {
         uint64_t n = 0;
@@ -197,7 +198,7 @@ zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
     struct gates_options gates = { .share = o->share, .ramp = o->ramp, .overlap = o->overlap,
                                    .stages = o->stages, .lambda = o->lambda,
                                    .eps_first = o->eps_first, .eps_rest = o->eps_rest,
-                                   .t_cool = o->t_cool };
+                                   .t_cool = o->t_cool, .tolerance = o->tolerance };
     struct wishes wishes = { 0 };
     if (json) *json = NULL;
     ZP_TRY(gates_find(o->policy ? o->policy : "abrupt", &gates.policy, err));

@@ -2,11 +2,7 @@
  *   abrupt   all close before the first step
  *   staged   group by group, evenly over the ramp
  *   dropout  one after the other on a ramp; on its way a unit of value g counts with probability g
- *   l1       loss + lambda sum |g|, by proximal steps in a metric of its own for each unit (the
- *   root
- *            of its mean squared gradient, as in Adam); what is 0 for t_cool steps in a row closes,
- *            and so does a head whose gradient fell asleep. At the ramp's end the smallest close up
- *            to the number wanted, the others open wholly.
+ *   l1, l0   learned: gates_learned.c
  * Owns: values, moments, the order. Does not know: losses, nets, files. */
 #include "train/gates.h"
 
@@ -16,13 +12,13 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "train/gates_learned.h"
 #include "train/schedule.h"
 
 #define DRAW_STREAM 0x6761746573000000u
-enum { CALIBRATION = 8 }; /* steps in which l1 measures gradients and moves nothing */
-static const double STEP = 0.03, BETA_MEAN = 0.8, BETA_SQUARE = 0.99;
 
-static const char *const names[GATES_POLICIES] = { "keep", "abrupt", "staged", "dropout", "l1" };
+static const char *const names[GATES_POLICIES] = { "keep", "abrupt", "staged", "dropout", "l1",
+                                                   "l0" };
 
 zp_status gates_find(const char *name, enum gates_policy *out, zp_err *err)
 {
@@ -31,7 +27,7 @@ zp_status gates_find(const char *name, enum gates_policy *out, zp_err *err)
             *out = (enum gates_policy)i;
             return ZP_OK;
         }
-    ZP_FAIL(err, ZP_USAGE, "no policy '%s'; there are keep, abrupt, staged, dropout, l1", name);
+    ZP_FAIL(err, ZP_USAGE, "no policy '%s'; there are keep, abrupt, staged, dropout, l1, l0", name);
 }
 
 const char *gates_policy_name(enum gates_policy policy)
@@ -62,6 +58,7 @@ static zp_status check_options(struct gates_options *o, zp_err *err)
     if (o->eps_first == 0) o->eps_first = 0.02;
     if (o->eps_rest == 0) o->eps_rest = 0.004;
     if (o->t_cool == 0) o->t_cool = 5;
+    if (o->tolerance == 0) o->tolerance = 0.05;
     ZP_FAIL_IF(o->steps == 0, err, ZP_USAGE, "a run of no steps");
     ZP_FAIL_IF(!(o->share > 0 && o->share <= 1), err, ZP_USAGE,
                "%g of the gates close, expected more than 0, at most 1", o->share);
@@ -71,8 +68,8 @@ static zp_status check_options(struct gates_options *o, zp_err *err)
                "each gate takes %g of the ramp, expected more than 0, at most 1", o->overlap);
     ZP_FAIL_IF(!(o->rate >= 0 && o->rate < 1), err, ZP_USAGE,
                "%g of the pairs are left out, expected 0 to less than 1", o->rate);
-    ZP_FAIL_IF(!(o->lambda > 0 && o->eps_first > 0 && o->eps_rest > 0), err, ZP_USAGE,
-               "lambda and eps must be above 0");
+    ZP_FAIL_IF(!(o->lambda > 0 && o->eps_first > 0 && o->eps_rest > 0 && o->tolerance > 0), err,
+               ZP_USAGE, "lambda, eps and the tolerance must be above 0");
     return ZP_OK;
 }
 
@@ -157,15 +154,19 @@ static zp_status allocate(struct gates *g, zp_err *err)
     g->mean = mem_array(MEM_TRAIN, n, sizeof *g->mean);
     g->square = mem_array(MEM_TRAIN, n, sizeof *g->square);
     g->idle = mem_array(MEM_TRAIN, n, sizeof *g->idle);
+    g->closed_at = mem_array(MEM_TRAIN, n, sizeof *g->closed_at);
+    g->reopened = mem_zalloc(MEM_TRAIN, n);
     g->scale = mem_zalloc(MEM_TRAIN, 2 * sizeof *g->scale);
     g->closings = mem_array(MEM_TRAIN, n, sizeof *g->closings);
     ZP_FAIL_IF(!g->order || !g->exists || !g->may || !g->closed || !g->value || !g->open || !g->d ||
-                   !g->learned || !g->mean || !g->square || !g->idle || !g->scale || !g->closings,
+                   !g->learned || !g->mean || !g->square || !g->idle ||
+                   !g->closed_at || !g->reopened || !g->scale || !g->closings,
                err, ZP_NO_MEMORY, "not enough memory for %zu gates", n);
     for (size_t i = 0; i < n; i++) {
-        g->value[i] = g->learned[i] = 1.0f;
+        g->value[i] = 1.0f;
+        g->learned[i] = gates_learned_start(g->options.policy);
         g->d[i] = g->mean[i] = g->square[i] = 0.0f;
-        g->idle[i] = 0;
+        g->idle[i] = g->closed_at[i] = 0;
     }
     return ZP_OK;
 }
@@ -208,6 +209,8 @@ void gates_free(struct gates *g)
     mem_free(g->mean);
     mem_free(g->square);
     mem_free(g->idle);
+    mem_free(g->closed_at);
+    mem_free(g->reopened);
     mem_free(g->scale);
     mem_free(g->closings);
     *g = (struct gates){ 0 };
@@ -218,23 +221,23 @@ void gates_free(struct gates *g)
 /* Steps before this one may move gates. */
 static uint64_t ramp_end(const struct gates_options *o)
 {
-    double ramp = o->ramp > 0 ? o->ramp : 0.6;
-    return (uint64_t)llround(ramp * (double)o->steps);
+    uint64_t end = (uint64_t)llround(o->ramp * (double)o->steps);
+    return end ? end : 1;
 }
 
 bool gates_need_mix(const struct gates_options *o)
 {
-    return o->policy == GATES_L1;
+    return o->policy == GATES_L1 || o->policy == GATES_L0;
 }
 
 bool gates_learn(const struct gates *g, uint64_t step)
 {
-    return g->options.policy == GATES_L1 && step < ramp_end(&g->options);
+    return gates_need_mix(&g->options) && step < ramp_end(&g->options);
 }
 
-static bool draw(const struct gates *g, uint64_t step, size_t unit, double probability)
+double gates_draw(const struct gates *g, uint64_t step, size_t unit)
 {
-    return rng_unit_at(g->options.seed, DRAW_STREAM + step, unit) < probability;
+    return rng_unit_at(g->options.seed, DRAW_STREAM + step, unit);
 }
 
 static struct gate_ramp ramp_of(const struct gates *g)
@@ -265,19 +268,15 @@ static void follow_schedule(struct gates *g, uint64_t step)
         uint32_t unit = g->order[i];
         if (i < n) g->value[unit] = 0;
         else if (o->policy == GATES_DROPOUT)
-            g->value[unit] = draw(g, step, unit, gate_ramp_value(&ramp, i, step));
+            g->value[unit] = gates_draw(g, step, unit) < gate_ramp_value(&ramp, i, step);
     }
     for (size_t i = 0; o->policy == GATES_KEEP && o->rate > 0 && i < g->n; i++)
-        if (g->value[i] != 0.0f) g->value[i] = draw(g, step, i, 1 - o->rate);
+        if (g->value[i] != 0.0f) g->value[i] = gates_draw(g, step, i) < 1 - o->rate;
 }
 
-/* Closed units are closed; learned ones count what they do, others 1. */
 static void fill_state(struct gates *g)
 {
-    for (size_t i = 0; i < g->n; i++) {
-        g->value[i] = g->exists[i] && !g->closed[i] ? 1.0f : 0.0f;
-        if (g->value[i] != 0.0f && g->options.policy == GATES_L1) g->value[i] = g->learned[i];
-    }
+    for (size_t i = 0; i < g->n; i++) g->value[i] = g->exists[i] && !g->closed[i] ? 1.0f : 0.0f;
 }
 
 static const struct net_gates *show(struct gates *g, uint64_t step)
@@ -293,6 +292,8 @@ static const struct net_gates *show(struct gates *g, uint64_t step)
 const struct net_gates *gates_now(struct gates *g, uint64_t step)
 {
     fill_state(g);
+    for (size_t i = 0; gates_learn(g, step) && i < g->n; i++)
+        if (g->may[i] && !g->closed[i]) g->value[i] = gates_learned_mean(g, i);
     return show(g, step);
 }
 
@@ -300,86 +301,39 @@ const struct net_gates *gates_begin(struct gates *g, uint64_t step)
 {
     fill_state(g);
     follow_schedule(g, step);
+    for (size_t i = 0; gates_learn(g, step) && i < g->n; i++)
+        if (g->may[i] && !g->closed[i]) g->value[i] = gates_learned_value(g, step, i);
     memset(g->d, 0, g->n * sizeof *g->d);
     return show(g, step);
 }
 
-static void close_unit(struct gates *g, size_t unit, const char *reason)
+void gates_close_unit(struct gates *g, uint64_t step, size_t unit, const char *reason)
 {
     if (g->closed[unit] || !g->exists[unit]) return;
     g->closed[unit] = 1;
-    g->learned[unit] = g->mean[unit] = g->square[unit] = 0.0f;
+    g->closed_at[unit] = (uint32_t)step;
+    g->mean[unit] = g->square[unit] = 0.0f;
     g->n_closed++;
     g->closings[g->n_closings++] = (struct gates_closing){ (uint32_t)unit, reason };
 }
 
-/* ---- l1 -------------------------------------------------------------------------------------- */
-
-/* The units of a head are [at, at + size): all pairs of a KV head, or one bias. */
-static size_t head_size(const struct gates *g, size_t at)
+size_t gates_open_again(struct gates *g, uint64_t since)
 {
-    return at < g->n_pairs ? g->position->n_pair : 1;
-}
-
-static void measure_scale(struct gates *g, double d_scale)
-{
-    double sum = 0;
-    for (size_t i = 0; i < g->n; i++)
-        if (g->exists[i]) sum += fabs((double)g->d[i] * d_scale);
-    g->scale[0] += sum / (double)g->n_open;
-    g->scale[1] += 1;
-}
-
-static void move_unit(struct gates *g, size_t i, double d, double lambda, double steps)
-{
-    g->mean[i] = (float)(BETA_MEAN * (double)g->mean[i] + (1 - BETA_MEAN) * d);
-    g->square[i] = (float)(BETA_SQUARE * (double)g->square[i] + (1 - BETA_SQUARE) * d * d);
-    double mean = (double)g->mean[i] / (1 - pow(BETA_MEAN, steps));
-    double metric = sqrt((double)g->square[i] / (1 - pow(BETA_SQUARE, steps)));
-    double move = STEP * (mean + lambda) / (metric > 0 ? metric : 1);
-    move = fmin(fmax(move, -STEP), STEP);
-    g->learned[i] = (float)fmin(fmax((double)g->learned[i] - move, 0), 1);
-    g->idle[i] = g->learned[i] == 0.0f ? g->idle[i] + 1 : 0;
-}
-
-/* Heads whose gradients fell asleep. idle of the head's first unit is shared with its own rest at
- * 0, which asks for as many steps. */
-static bool is_asleep(const struct gates *g, size_t at, double d_scale, double unit)
-{
-    double eps = gates_place_of(g, at).layer * 2 < g->position->n_layer ? g->options.eps_first
-                                                                          : g->options.eps_rest;
-    double sum = 0, n = 0;
-    for (size_t i = at; i < at + head_size(g, at); i++)
-        if (g->may[i] && !g->closed[i]) sum += fabs((double)g->d[i] * d_scale), n++;
-    return n > 0 && sum < eps * unit * n;
-}
-
-static void learn(struct gates *g, uint64_t step, double d_scale)
-{
-    const struct gates_options *o = &g->options;
-    if (step < CALIBRATION) {
-        measure_scale(g, d_scale);
-        return;
+    size_t n = 0;
+    for (size_t i = 0; gates_need_mix(&g->options) && i < g->n; i++) {
+        if (!g->closed[i] || g->closed_at[i] < since) continue;
+        g->closed[i] = 0;
+        g->learned[i] = gates_learned_start(g->options.policy);
+        g->idle[i] = 0;
+        if (g->reopened[i] < UINT8_MAX) g->reopened[i]++;
+        n++;
     }
-    double unit = g->scale[1] > 0 ? g->scale[0] / g->scale[1] : 0, steps = step - CALIBRATION + 1.0;
-    double lambda = unit * schedule_geometric(o->lambda / 100, o->lambda,
-                                              ramp_end(o) - CALIBRATION, step - CALIBRATION);
-    for (size_t at = 0; at < g->n; at += head_size(g, at)) {
-        bool asleep = is_asleep(g, at, d_scale, unit);
-        for (size_t i = at; i < at + head_size(g, at); i++) {
-            if (!g->may[i] || g->closed[i]) continue;
-            uint32_t before = g->idle[i];
-            move_unit(g, i, (double)g->d[i] * d_scale, lambda, steps);
-            if (asleep) g->idle[i] = before + 1;
-            if (g->idle[i] >= o->t_cool && g->n_closed < g->n_close)
-                close_unit(g, i, asleep ? "no gradient" : "at zero");
-        }
-    }
+    g->n_closed -= n;
+    return n;
 }
 
-/* The smallest of those that are left close, up to the number wanted; the others are whole
- * again. */
-static void finish(struct gates *g)
+/* The smallest of those that are left close, up to the number wanted. */
+static void finish(struct gates *g, uint64_t step)
 {
     for (size_t n = g->n_closed; n < g->n_close; n++) {
         size_t least = g->n;
@@ -388,10 +342,8 @@ static void finish(struct gates *g)
             if (g->closed[unit]) continue;
             if (least == g->n || g->learned[unit] < g->learned[least]) least = unit;
         }
-        close_unit(g, least, "end of the ramp");
+        gates_close_unit(g, step, least, "end of the ramp");
     }
-    for (size_t i = 0; i < g->n; i++)
-        if (g->exists[i] && !g->closed[i]) g->learned[i] = 1.0f;
 }
 
 void gates_end(struct gates *g, uint64_t step, double d_scale)
@@ -399,10 +351,10 @@ void gates_end(struct gates *g, uint64_t step, double d_scale)
     const struct gates_options *o = &g->options;
     g->n_closings = 0;
     size_t n = n_scheduled(g, step);
-    for (size_t i = 0; i < n; i++) close_unit(g, g->order[i], "on schedule");
-    if (o->policy != GATES_L1 || step >= ramp_end(o)) return;
-    learn(g, step, d_scale);
-    if (step + 1 == ramp_end(o)) finish(g); // A3
+    for (size_t i = 0; i < n; i++) gates_close_unit(g, step, g->order[i], "on schedule");
+    if (!gates_learn(g, step)) return;
+    gates_learned_step(g, step, ramp_end(o), d_scale);
+    if (step + 1 == ramp_end(o)) finish(g, step); // A3
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
@@ -416,6 +368,8 @@ void gates_parts(const struct gates *g, struct checkpoint_part out[GATES_PARTS])
         { "gates.square", CHECKPOINT_F32, g->square, g->n },
         { "gates.idle", CHECKPOINT_U32, g->idle, g->n },
         { "gates.scale", CHECKPOINT_F64, g->scale, 2 },
+        { "gates.closed_at", CHECKPOINT_U32, g->closed_at, g->n },
+        { "gates.reopened", CHECKPOINT_U8, g->reopened, g->n },
     };
     memcpy(out, parts, sizeof parts);
 }
@@ -428,6 +382,8 @@ zp_status gates_restore(struct gates *g, const struct checkpoint *c, zp_err *err
     ZP_TRY(checkpoint_read(c, "gates.square", CHECKPOINT_F32, g->square, g->n, err));
     ZP_TRY(checkpoint_read(c, "gates.idle", CHECKPOINT_U32, g->idle, g->n, err));
     ZP_TRY(checkpoint_read(c, "gates.scale", CHECKPOINT_F64, g->scale, 2, err));
+    ZP_TRY(checkpoint_read(c, "gates.closed_at", CHECKPOINT_U32, g->closed_at, g->n, err));
+    ZP_TRY(checkpoint_read(c, "gates.reopened", CHECKPOINT_U8, g->reopened, g->n, err));
     g->n_closed = 0;
     for (size_t i = 0; i < g->n; i++) {
         ZP_FAIL_IF(g->closed[i] > g->exists[i], err, ZP_BAD_FILE,

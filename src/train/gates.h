@@ -17,6 +17,7 @@ enum gates_policy {
     GATES_STAGED,
     GATES_DROPOUT,
     GATES_L1,
+    GATES_L0,
     GATES_POLICIES
 };
 
@@ -29,11 +30,13 @@ struct gates_options {
     double overlap; /* dropout: schedule.h; 0: 0.5 */
     uint32_t stages; /* staged: groups, one after the other over the ramp; 0: 8 */
     double rate;    /* KEEP: in each step a unit is left out with this probability */
-    /* l1, in units of the mean |dL/dg| over the units and the first steps: lambda grows by equal
-     * factors from lambda / 100 to lambda; a head closes when the mean |dL/dg| of its units stays
-     * below eps for t_cool steps. 0: the defaults. */
+    /* l1 and l0, in units of the mean |dL/dg| over the units and the first steps: lambda grows by
+     * equal factors from lambda / 100 to lambda; a head closes when the mean |dL/dg| of its units
+     * stays below eps for t_cool steps. 0: the defaults. */
     double lambda, eps_first, eps_rest;
     uint32_t t_cool;
+    double tolerance; /* l1 and l0: nats that a measurement may rise before what closed since the
+                       * last one opens again; 0: 0.05 */
     const uint32_t *order; /* (n_order) units in the order that they close: those alone may; NULL:
                             * all, slow pairs first, the first and last layers last */
     size_t n_order;
@@ -41,7 +44,7 @@ struct gates_options {
                              * n_sink; NULL: as in the file */
     uint32_t n_sink;
 };
-/* "keep", "abrupt", "staged", "dropout", "l1"; ZP_USAGE for another name. */
+/* "keep", "abrupt", "staged", "dropout", "l1", "l0"; ZP_USAGE for another name. */
 zp_status gates_find(const char *name, enum gates_policy *out, zp_err *err);
 const char *gates_policy_name(enum gates_policy policy);
 
@@ -62,7 +65,9 @@ struct gates {
     float *value;        /* (n) of the step at hand */
     uint8_t *open;       /* (n_pairs) the same as hard gates */
     float *d;            /* (n) gradient of the step, added to by the caller */
-    float *learned, *mean, *square; /* (n) l1 */
+    float *learned, *mean, *square; /* (n) l1: the gate; l0: log alpha; and its moments */
+    uint32_t *closed_at; /* (n) step at which it closed */
+    uint8_t *reopened;   /* (n) how often; twice: it closes at the ramp's end only */
     uint32_t *idle;      /* (n) steps that it was 0, or its head's gradient nearly so */
     double *scale;       /* [0] sum, [1] number of steps: of the mean |dL/dg| */
     struct gates_closing *closings; /* (n_closings) of the last gates_end */
@@ -85,6 +90,8 @@ const struct net_gates *gates_now(struct gates *g, uint64_t step);
 bool gates_learn(const struct gates *g, uint64_t step);
 /* After the step, d complete and multiplied by d_scale: moves, closes; closings has what closed. */
 void gates_end(struct gates *g, uint64_t step, double d_scale);
+/* Opens again what a learned policy closed at `since` or later; how many. */
+size_t gates_open_again(struct gates *g, uint64_t since);
 /* Layer, KV head (or head of a bias) and pair (0 for a bias) of a unit. */
 struct gates_place {
     uint32_t layer, head, pair;
@@ -93,7 +100,7 @@ struct gates_place {
 struct gates_place gates_place_of(const struct gates *g, size_t unit);
 
 /* State as parts of a checkpoint, in out (GATES_PARTS); reading back. */
-enum { GATES_PARTS = 6 };
+enum { GATES_PARTS = 8 };
 void gates_parts(const struct gates *g, struct checkpoint_part out[GATES_PARTS]);
 zp_status gates_restore(struct gates *g, const struct checkpoint *c, zp_err *err);
 

@@ -101,7 +101,8 @@ static zp_status open_net(struct trainer *t, zp_err *err)
 {
     const struct trainer_options *o = &t->options;
     struct net_options n = { .n_rows = t->packer.micro_rows, .n_ctx = o->n_ctx,
-                             .recompute = o->recompute || o->match, .mix = gates_need_mix(&o->gates) };
+                             .recompute = o->recompute || o->match,
+                             .mix = gates_need_mix(&o->gates) };
     size_t floats = (size_t)n.n_rows * n.n_ctx * t->model->h.d_model;
     ZP_ALLOC(t->hidden, MEM_TRAIN, floats, err, "hidden rows");
     ZP_ALLOC(t->dhidden, MEM_TRAIN, floats, err, "hidden rows");

@@ -117,6 +117,8 @@ static void ask_all(struct trainjob *j, uint64_t steps)
     ask(j, "eps-first", "%.17g", g->eps_first);
     ask(j, "eps-rest", "%.17g", g->eps_rest);
     ask(j, "t-cool", "%u", g->t_cool);
+    ask(j, "tolerance", "%.17g", g->tolerance);
+    ask(j, "stages", "%u", g->stages);
     ask(j, "corpus", "%016llx", (unsigned long long)j->shards.head.ids_hash);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -23,6 +24,7 @@ struct run {
     bool has_norms;
     struct trainer_quality held;
     bool has_held;
+    uint64_t held_at; /* step of the last measurement */
     /* since the last report */
     double report_at, seconds_then, loss, ce, kl;
     uint64_t n_steps;
@@ -110,10 +112,35 @@ static void take_in(struct run *r, const struct trainer_step *s)
 
 /* ---- parts of the loop ----------------------------------------------------------------------- */
 
+static double held_loss(const struct run *r)
+{
+    const struct trainer_options *o = &r->t->options;
+    const struct loss_sums *s = &r->held.sums;
+    double n = s->weight > 0 ? s->weight : 1;
+    return ((double)o->ce_weight * s->ce + (double)o->kl_weight * s->kl) / n;
+}
+
+/* Gates that were learned away since the last measurement come back where that cost too much. */
+static zp_status guard_closings(struct run *r, double before, zp_err *err)
+{
+    struct gates *g = &r->t->gates;
+    if (!gates_learn(g, r->t->step) || !(held_loss(r) > before + g->options.tolerance))
+        return ZP_OK;
+    size_t n = gates_open_again(g, r->held_at);
+    if (n == 0) return ZP_OK;
+    log_write(LOG_INFO, "step %llu: %zu gates open again: the held-out loss rose from %g to %g",
+              (unsigned long long)r->t->step, n, before, held_loss(r));
+    r->out->reopened += n;
+    return trainer_measure(r->t, r->o->eval_windows, &r->held, err);
+}
+
 static zp_status measure(struct run *r, zp_err *err)
 {
+    double before = r->has_held ? held_loss(r) : INFINITY;
     ZP_TRY(trainer_measure(r->t, r->o->eval_windows, &r->held, err));
+    ZP_TRY(guard_closings(r, before, err));
     r->has_held = true;
+    r->held_at = r->t->step;
     return record_held(r, err);
 }
 

@@ -25,6 +25,7 @@ struct trainrun_result {
     struct trainer_quality before, after;
     struct trainer_step last;
     uint64_t first_step, skipped, roll_backs, spikes;
+    uint64_t reopened; /* gates, by measurements that found their closing too dear */
     double seconds; /* of this call's steps, measurements and checkpoints not counted */
 };
 

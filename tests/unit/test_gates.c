@@ -168,6 +168,51 @@ static float asleep_later(size_t unit)
                           unit).layer == 0 ? 1e-9f : -1.0f;
 }
 
+static void test_l0_closes_what_is_not_needed(void **state)
+{
+    (void)state;
+    struct gates g = open_gates((struct gates_options){ .policy = GATES_L0, .share = 0.5,
+                                                        .lambda = 100, .ramp = 1 });
+    size_t between = 0, at_zero = 0;
+    for (uint64_t step = 0; step < STEPS; step++) {
+        const struct net_gates *view = gates_begin(&g, step);
+        for (size_t i = 0; i < g.n_pairs; i++) {
+            assert_true(view->mix[i] >= 0 && view->mix[i] <= 1);
+            between += view->mix[i] > 0 && view->mix[i] < 1;
+            g.d[i] = needed(i) * 0.01f;
+        }
+        gates_end(&g, step, 1);
+        for (size_t i = 0; i < g.n_closings; i++)
+            at_zero += strcmp(g.closings[i].reason, "at zero") == 0;
+    }
+    assert_true(between > 0); /* draws */
+    assert_true(at_zero > g.n_close / 2);
+    for (size_t i = 0; i < g.n_pairs; i++)
+        if (g.closed[i]) assert_int_equal(i % 2, 0);
+    gates_free(&g);
+}
+
+static void test_what_cost_too_much_opens_again_and_stays(void **state)
+{
+    (void)state;
+    struct gates g = open_gates((struct gates_options){ .policy = GATES_L1, .lambda = 1e4,
+                                                        .ramp = 1 });
+    for (int time = 0; time < 2; time++) {
+        uint64_t from = time ? 60 : 0;
+        run(&g, from, time ? 99 : 60, needed);
+        size_t closed = g.n_closed;
+        assert_int_equal(closed, g.n_open);
+        assert_int_equal(gates_open_again(&g, from), closed);
+        assert_int_equal(g.n_closed, 0);
+    }
+    run(&g, 60, STEPS - 1, needed);
+    assert_int_equal(g.n_closed, 0);
+    run(&g, STEPS - 1, STEPS, needed);
+    assert_int_equal(g.n_closed, g.n_open); /* the end of the ramp */
+    assert_int_equal(gates_open_again(&g, STEPS), 0);
+    gates_free(&g);
+}
+
 static void test_l1_closes_heads_without_gradient(void **state)
 {
     (void)state;
@@ -287,6 +332,8 @@ int main(void)
         cmocka_unit_test(test_an_order_says_who_may_close),
         cmocka_unit_test(test_rotation_dropout_closes_nothing),
         cmocka_unit_test(test_l1_closes_what_is_not_needed),
+        cmocka_unit_test(test_l0_closes_what_is_not_needed),
+        cmocka_unit_test(test_what_cost_too_much_opens_again_and_stays),
         cmocka_unit_test(test_l1_closes_heads_without_gradient),
         cmocka_unit_test(test_ramp_ends_with_all_that_shall_close),
         cmocka_unit_test(test_restored_state_goes_on_alike),
