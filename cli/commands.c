@@ -511,7 +511,11 @@ const struct cli_command cli_commands[] = {
                 "are empty or hold only blanks are passed over). Answers come in the order of "
                 "the lines, each what the line alone gives; a beginning that a line before had "
                 "too is not computed again, as far as it fills tiles of 64 tokens. "
-                "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n" LENGTH_RULE,
+                "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n"
+                "reason: what ended an answer: end (the model), stop (--stop), length, or "
+                "interrupted (Ctrl-C). Ctrl-C or a failure ends all of --parallel: the answers "
+                "that had ended are shown, also behind lines that had not, and the JSON document "
+                "has interrupted (true) or error {code,exit,message} besides.\n\n" LENGTH_RULE,
             .fields = "text ids reason n_prompt timings{}"),
     COMMAND(chat, "talk to a chat model", OPTIONS(chat),
             .about =
