@@ -199,8 +199,8 @@ static void print_timings(const struct lines *l)
     if (l->n_ended < l->n)
         fprintf(stderr, " of %zu", l->n);
     fprintf(stderr,
-            " prompt%s of %zu token%s (%zu of them reused), %zu token%s of answers, %u at a time: "
-            "%.2f s, %.1f t/s; load %.2f s",
+            " prompt%s of %zu token%s (%zu of them reused), %zu token%s of answers, at most %u at "
+            "a time: %.2f s, %.1f t/s; load %.2f s",
             cli_plural(l->n), n_tokens, cli_plural(n_tokens), l->n_reused, g->n_generated,
             cli_plural(g->n_generated), g->engine_options.n_seq, l->seconds, rate(l),
             g->load_seconds);
