@@ -486,7 +486,10 @@ const struct cli_command cli_commands[] = {
     COMMAND(inspect, "show what a model file is and which layers use positions", OPTIONS(inspect),
             .about = "Shows metadata, the position table (one row a layer: kind, open pairs), the "
                      "tokenizer, and the memory that run takes with the same -c, -np, -b, -ctk, "
-                     "-t and --exact, to the byte.",
+                     "-t and --exact, to the byte.\n\n"
+                     "header_sha256: hash of keys and tensor table, by which scans, plans and "
+                     "evaporated files name a model. It is not that of the file: models that "
+                     "differ in their weights alone share it.",
             .fields = "arch n_layer position[] memory{}"),
     COMMAND(tokenize, "turn text into token ids", OPTIONS(tokenize),
             .about = "Special tokens in the text are plain text unless --special is given. Invalid "
