@@ -139,6 +139,8 @@ const struct cli_value *cli_value(const struct cli *c, const char *name);
 /* ---- errors (zerope.c) ------------------------------------------------------------------- */
 zp_status cli_fail(struct cli *c, zp_status code, const char *fmt, ...) CLI_PRINTF(3, 4);
 zp_status cli_usage(struct cli *c, const char *fmt, ...) CLI_PRINTF(2, 3);
+/* The object `error` of a document: code, exit, message. */
+json_t *cli_error_json(const struct cli *c, zp_status st);
 #define CLI_TRY(expr)                                                                              \
     do {                                                                                           \
         zp_status cli_try_status = (expr);                                                         \

@@ -1,6 +1,7 @@
 /* cli_lines.c: run --parallel: each line of a text is a prompt; so many are computed at a time.
  * L1 answers are shown in the order of their lines, as soon as those before them have ended.
- * L2 what was answered before Ctrl-C or an error is shown. */
+ * L2 what was answered before Ctrl-C or an error is shown, also behind lines that were not; a
+ *    document that lacks some says so. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -42,6 +43,18 @@ static zp_status name_line(struct cli *c, zp_status st, size_t number)
     c->err.message[n] = '\0';
     text_free(&named);
     return st;
+}
+
+/* The library counts jobs from 0; who reads the message counts lines. */
+static void name_line_of_job(const struct lines *l, zp_status st)
+{
+    char *message = l->g->c->err.message;
+    size_t job = 0;
+    int skip = 0;
+    if (sscanf(message, "job %zu: %n", &job, &skip) != 1 || skip == 0 || job >= l->n)
+        return;
+    memmove(message, message + skip, strlen(message + skip) + 1);
+    name_line(l->g->c, st, l->lines[job].number);
 }
 
 static zp_status read_lines(struct lines *l, const struct text *in)
@@ -92,13 +105,31 @@ static zp_status start(struct lines *l)
 
 /* ---- showing ----------------------------------------------------------------------------- */
 
+static bool has_ended(const struct lines *l, size_t i)
+{
+    return l->jobs[i].result.reason != NULL;
+}
+
+static void show_answer(const struct lines *l, size_t i)
+{
+    const struct line *line = &l->lines[i];
+    progress_clear();
+    printf("> %.*s\n%s\n\n", (int)line->size, line->text, l->jobs[i].result.text);
+}
+
 static void show_ended(struct lines *l)
 {
-    while (l->n_shown < l->n && l->jobs[l->n_shown].result.reason != NULL) {
-        const struct line *line = &l->lines[l->n_shown];
-        const zp_generated *r = &l->jobs[l->n_shown++].result;
-        progress_clear();
-        printf("> %.*s\n%s\n\n", (int)line->size, line->text, r->text);
+    while (l->n_shown < l->n && has_ended(l, l->n_shown))
+        show_answer(l, l->n_shown++);
+    fflush(stdout);
+}
+
+/* Nothing more will end. */
+static void show_rest(struct lines *l)
+{
+    for (; l->n_shown < l->n; l->n_shown++) {
+        if (has_ended(l, l->n_shown))
+            show_answer(l, l->n_shown);
     }
     fflush(stdout);
 }
@@ -116,7 +147,7 @@ static json_t *answers_json(const struct lines *l)
 {
     json_t *answers = json_array();
     for (size_t i = 0; i < l->n; i++) {
-        if (l->jobs[i].result.reason == NULL)
+        if (!has_ended(l, i))
             continue;
         json_t *answer = generation_answer(&l->jobs[i].result);
         json_object_set_new(answer, "line", json_integer((json_int_t)l->lines[i].number));
@@ -128,7 +159,7 @@ static json_t *answers_json(const struct lines *l)
 static void count(struct lines *l)
 {
     for (size_t i = 0; i < l->n; i++) {
-        if (l->jobs[i].result.reason == NULL)
+        if (!has_ended(l, i))
             continue;
         l->n_ended++;
         l->g->n_prompt += l->jobs[i].result.n_prompt;
@@ -142,7 +173,7 @@ static double rate(const struct lines *l)
     return l->seconds > 0 ? (double)l->g->n_generated / l->seconds : 0;
 }
 
-static json_t *result_json(const struct lines *l)
+static json_t *result_json(const struct lines *l, zp_status st)
 {
     const struct generation *g = l->g;
     json_t *timings =
@@ -153,6 +184,10 @@ static json_t *result_json(const struct lines *l)
     json_t *doc = json_pack("{s:o, s:o}", "answers", answers_json(l), "timings", timings);
     if (g->options.sampler.temperature > 0)
         json_object_set_new(doc, "seed", json_integer((json_int_t)g->options.sampler.seed));
+    if (st == ZP_INTERRUPTED)
+        json_object_set_new(doc, "interrupted", json_true());
+    else if (st != ZP_OK)
+        json_object_set_new(doc, "error", cli_error_json(g->c, st));
     return doc;
 }
 
@@ -164,8 +199,8 @@ static void print_timings(const struct lines *l)
     if (l->n_ended < l->n)
         fprintf(stderr, " of %zu", l->n);
     fprintf(stderr,
-            " prompt%s of %zu token%s (%zu of them reused), %zu token%s of answers, %u at a time: "
-            "%.2f s, %.1f t/s; load %.2f s",
+            " prompt%s of %zu token%s (%zu of them reused), %zu token%s of answers, at most %u at "
+            "a time: %.2f s, %.1f t/s; load %.2f s",
             cli_plural(l->n), n_tokens, cli_plural(n_tokens), l->n_reused, g->n_generated,
             cli_plural(g->n_generated), g->engine_options.n_seq, l->seconds, rate(l),
             g->load_seconds);
@@ -174,13 +209,13 @@ static void print_timings(const struct lines *l)
     fprintf(stderr, "\n");
 }
 
-static zp_status show_all(struct lines *l)
+static zp_status show_all(struct lines *l, zp_status st)
 {
     progress_clear();
     count(l);
     if (l->g->c->json)
-        return cli_emit(l->g->c, result_json(l));
-    show_ended(l);
+        return cli_emit(l->g->c, result_json(l, st));
+    show_rest(l);
     if (!l->g->c->quiet)
         print_timings(l);
     return ZP_OK;
@@ -200,11 +235,12 @@ static zp_status run(struct lines *l, const struct text *in)
     zp_status st =
         zp_generate_many(g->engine, &g->seq_options, l->jobs, l->n, &progress, &g->c->err);
     l->seconds = cli_now() - before;
+    name_line_of_job(l, st);
     if (st == ZP_INTERRUPTED && !interrupt_pending()) { /* by a failed write: cli_flush tells why */
         g->c->err = (zp_err){ 0 };
         st = ZP_OK;
     }
-    zp_status shown = show_all(l);
+    zp_status shown = show_all(l, st);
     return st != ZP_OK ? st : shown;
 }
 

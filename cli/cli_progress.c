@@ -3,11 +3,12 @@
  * seconds. A label that comes again, or whose count goes back, is a new stage: its clock starts
  * anew and it is told with the number of its round, since only the work itself knows how many there
  * are.
- * P1 the signal handler only sets a flag or ends the process.  P2 the second Ctrl-C always
- * ends it at once. */
+ * P1 the signal handler only sets a flag or ends the process, with a line that says so where it can
+ * be written at once.  P2 the second Ctrl-C always ends it at once. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,13 +16,26 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t interrupts, deferred;
+static volatile sig_atomic_t interrupts, deferred, on_terminal;
+
+static void say_interrupted(void)
+{
+    static const char text[] = "\nzerope: error: interrupted\n";
+    size_t skip = on_terminal ? 0 : 1; /* on a terminal a bar or ^C stands in the line */
+    struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
+    if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT)) /* P2: nobody reads */
+        return;
+    ssize_t written = write(STDERR_FILENO, text + skip, sizeof text - 1 - skip);
+    (void)written;
+}
 
 static void on_signal(int number)
 {
     (void)number;
-    if (!deferred || interrupts > 0)
+    if (!deferred || interrupts > 0) {
+        say_interrupted();
         _exit(130);
+    }
     interrupts = 1;
 }
 
@@ -44,6 +58,7 @@ void interrupt_install(void)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the limit is a write error with a message */
     signal(SIGBUS, on_bus_error);
+    on_terminal = isatty(STDERR_FILENO);
     /* SA_RESTART: reads and writes of the library need not know about signals. */
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);

@@ -51,6 +51,33 @@ static zp_status restore_prompt(struct generation *g, const char *path, const in
     return st;
 }
 
+struct all_but_last {
+    zp_progress of_all;
+    uint64_t done, total;
+};
+
+/* The last token is computed with the answer, but belongs to the prompt. */
+static bool on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    struct all_but_last *p = arg;
+    p->done = done;
+    p->total = total + 1;
+    return p->of_all.fn(p->of_all.arg, what, p->done, p->total);
+}
+
+static zp_status compute(struct generation *g, const zp_item *item)
+{
+    struct all_but_last counts = { .of_all = cli_progress(g->c) };
+    zp_progress progress = { on_progress, &counts };
+    zp_status st = zp_engine_run(g->engine, item, 1, NULL, 0, &progress, &g->c->err);
+    progress_clear();
+    if (st != ZP_INTERRUPTED)
+        return st;
+    g->c->err = (zp_err){ 0 };
+    return cli_fail(g->c, st, "interrupted after %llu of %llu tokens",
+                    (unsigned long long)counts.done, (unsigned long long)counts.total);
+}
+
 /* Computes the prompt but its last token, or takes it from the file, which then holds it. */
 static zp_status use_prompt_cache(struct generation *g, const int32_t *ids, size_t n,
                                   size_t *reused)
@@ -61,12 +88,8 @@ static zp_status use_prompt_cache(struct generation *g, const int32_t *ids, size
     bool saves = item.n > 0 && !cli_flag(g->c, "prompt-cache-ro");
     if (saves) /* a full disk is known before the work */
         CLI_TRY(zp_seq_check_save(g->seq, (uint32_t)n - 1, path, &g->c->err));
-    zp_progress progress = cli_progress(g->c);
     double before = cli_now();
-    zp_status st = zp_engine_run(g->engine, &item, 1, NULL, 0, &progress, &g->c->err);
-    progress_clear();
-    if (st != ZP_OK)
-        return st;
+    CLI_TRY(compute(g, &item));
     g->prefill_seconds += cli_now() - before;
     g->n_prompt += item.n;
     g->n_reused += *reused;

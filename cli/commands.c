@@ -566,7 +566,10 @@ const struct cli_command cli_commands[] = {
     COMMAND(inspect, "show what a model file is and which layers use positions", OPTIONS(inspect),
             .about = "Shows metadata, the position table (one row a layer: kind, open pairs), the "
                      "tokenizer, and the memory that run takes with the same -c, -np, -b, -ctk, "
-                     "-t and --exact, to the byte.",
+                     "-t and --exact, to the byte.\n\n"
+                     "header_sha256: hash of keys and tensor table, by which scans, plans and "
+                     "evaporated files name a model. It is not that of the file: models that "
+                     "differ in their weights alone share it.",
             .fields = "arch n_layer position[] memory{}"),
     COMMAND(tokenize, "turn text into token ids", OPTIONS(tokenize),
             .about = "Special tokens in the text are plain text unless --special is given. Invalid "
@@ -591,7 +594,11 @@ const struct cli_command cli_commands[] = {
                 "are empty or hold only blanks are passed over). Answers come in the order of "
                 "the lines, each what the line alone gives; a beginning that a line before had "
                 "too is not computed again, as far as it fills tiles of 64 tokens. "
-                "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n" LENGTH_RULE,
+                "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n"
+                "reason: what ended an answer: end (the model), stop (--stop), length, or "
+                "interrupted (Ctrl-C). Ctrl-C or a failure ends all of --parallel: the answers "
+                "that had ended are shown, also behind lines that had not, and the JSON document "
+                "has interrupted (true) or error {code,exit,message} besides.\n\n" LENGTH_RULE,
             .fields = "text ids reason n_prompt timings{}"),
     COMMAND(chat, "talk to a chat model", OPTIONS(chat),
             .about =

@@ -52,6 +52,13 @@ static bool wants_json(int argc, char **argv)
     return json;
 }
 
+json_t *cli_error_json(const struct cli *c, zp_status st)
+{
+    json_t *message = cli_json_text(c->err.message, strlen(c->err.message));
+    return json_pack("{s:s, s:i, s:o}", "code", zp_status_name(st), "exit",
+                     zp_status_exit_code(st), "message", message);
+}
+
 /* A failed command still prints its one document with --json, unless it printed one already
  * (verify). */
 static void report_failure(struct cli *c, zp_status st)
@@ -67,11 +74,8 @@ static void report_failure(struct cli *c, zp_status st)
                 zp_status_name(st));
     if (st == ZP_USAGE && c->command != NULL)
         fprintf(stderr, "try: zerope %s --help\n", c->command->name);
-    if (c->json && !c->wrote_document) {
-        json_t *message = cli_json_text(c->err.message, strlen(c->err.message));
-        cli_emit(c, json_pack("{s:{s:s, s:i, s:o}}", "error", "code", zp_status_name(st), "exit",
-                              zp_status_exit_code(st), "message", message));
-    }
+    if (c->json && !c->wrote_document)
+        cli_emit(c, json_pack("{s:o}", "error", cli_error_json(c, st)));
 }
 
 static zp_status run_command(struct cli *c)

@@ -150,7 +150,7 @@ def changed_model(name, local=(), closed=()):
         return path
     d = zerope("inspect", MODEL["smollm2"], "--quiet")
     document = {"format": "zerope-plan", "version": 1, "model": "-", "text": "-",
-                "model_sha256": d["sha256"], "ctx": 1024, "budget_kl": 0.0, "kl_mean": 0.0,
+                "model_sha256": d["header_sha256"], "ctx": 1024, "budget_kl": 0.0, "kl_mean": 0.0,
                 "local_window": 256 if local else 0, "uniform": False, "uniform_slow": False,
                 "layers": False, "folds": False, "planning_documents": [], "n_layer": d["n_layer"],
                 "n_kv": d["n_kv"], "n_pair": d["rope"]["n_pair"], "closed_gates": list(closed),

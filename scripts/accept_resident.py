@@ -5,6 +5,7 @@ the others wait for their input and use no processor: what they used all the sam
 """
 import os
 import pathlib
+import select
 import subprocess
 import time
 
@@ -12,10 +13,14 @@ REST = 0.2  # seconds before a measurement: threads of the last program stop spi
 
 
 class Resident:
+    """Whatever is wrong with an answer is a RuntimeError that begins with the command."""
+
+    patience = 30 * 60  # seconds for one answer
+
     def __init__(self, *command):
         self.command = [str(c) for c in command]
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+                                        stdout=subprocess.PIPE, bufsize=0)
 
     def __enter__(self):
         return self
@@ -25,15 +30,31 @@ class Resident:
             self.process.kill()
         self.process.__exit__(None, None, None)  # its input ends, and with it the program
 
+    def fail(self, what):
+        raise RuntimeError(f"{' '.join(self.command)}: {what}")
+
+    def read_line(self, request):
+        line, end = b"", time.monotonic() + self.patience
+        while not line.endswith(b"\n"):
+            left = max(0, end - time.monotonic())
+            if not select.select([self.process.stdout], [], [], left)[0]:
+                self.fail(f"no answer to {request!r} within {self.patience:g} s")
+            piece = os.read(self.process.stdout.fileno(), 4096)
+            if not piece:
+                self.fail(f"ended at {request!r}")
+            line += piece
+        return line.decode(errors="replace").strip()
+
     def ask(self, request):
         try:
-            self.process.stdin.write(request + "\n")
-            answer = self.process.stdout.readline()
+            self.process.stdin.write(f"{request}\n".encode())
         except BrokenPipeError:
-            answer = ""
-        if not answer:
-            raise RuntimeError(f"{' '.join(self.command)}: ended at {request!r}")
-        return float(answer)
+            self.fail(f"ended before {request!r}")
+        answer = self.read_line(request)
+        try:
+            return float(answer)
+        except ValueError:
+            self.fail(f"answered {answer!r} to {request!r}, expected a number")
 
     def processor_seconds(self):
         stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")

@@ -30,8 +30,8 @@ L, K, P = d["n_layer"], d["n_kv"], d["rope"]["n_pair"]
 open_at = lambda l, i: eval(rule, {"l": l, "i": i, "L": L, "P": P, "w": d["position"][l]["window"]})
 gates = [[l, k, i] for l in range(L) for k in range(K) for i in range(P) if open_at(l, i)]
 print(json.dumps({"format": "zerope-plan", "version": 1, "model": "-", "text": "-",
-    "model_sha256": d["sha256"], "ctx": ctx, "budget_kl": 0.0, "kl_mean": 0.0, "local_window": 0,
-    "uniform": False, "uniform_slow": False, "layers": False, "folds": False,
+    "model_sha256": d["header_sha256"], "ctx": ctx, "budget_kl": 0.0, "kl_mean": 0.0,
+    "local_window": 0, "uniform": False, "uniform_slow": False, "layers": False, "folds": False,
     "planning_documents": [], "n_layer": L, "n_kv": K, "n_pair": P, "closed_gates": gates,
     "local_heads": [], "order": [["gate", *g] for g in gates], "used": len(gates)}))' "$2" "$3"
 }

@@ -6,6 +6,7 @@
  * Requests on stdin and answers as in bench/deep.c: fill N, decode N, cut N. The token of each
  * position is the same as there. Exit 1: a request failed or is none; 2: wrong usage; 3: the model
  * was refused (the reason is on stderr). */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,15 +109,30 @@ static void open_context(struct peer *p, struct llama_model *model, int32_t n_ct
     p->batch = llama_batch_init(p->n_batch, 0, 1);
 }
 
+static void show_usage(void)
+{
+    fprintf(stderr, "usage: peer_deep MODEL.gguf N_CTX THREADS\n");
+    exit(2);
+}
+
+static int32_t read_count(const char *name, const char *text)
+{
+    char *end;
+    errno = 0;
+    long x = strtol(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && x >= 1 && x <= INT32_MAX)
+        return (int32_t)x;
+    fprintf(stderr, "peer_deep: %s: found '%s', expected a whole number above 0\n", name, text);
+    show_usage();
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct peer p = { 0 };
     char line[64];
-    int32_t n_ctx = argc == 4 ? atoi(argv[2]) : 0, threads = argc == 4 ? atoi(argv[3]) : 0;
-    if (n_ctx < 1 || threads < 1) {
-        fprintf(stderr, "usage: peer_deep MODEL.gguf N_CTX THREADS\n");
-        return 2;
-    }
+    if (argc != 4) show_usage();
+    int32_t n_ctx = read_count("N_CTX", argv[2]), threads = read_count("THREADS", argv[3]);
     llama_log_set(log_errors, NULL);
     llama_backend_init();
     struct llama_model_params o = llama_model_default_params();

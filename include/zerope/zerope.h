@@ -86,8 +86,8 @@ typedef struct zp_model_info {
     bool has_template, has_tokenizer;
 } zp_model_info;
 ZP_API void zp_model_describe(const zp_model *m, zp_model_info *out);
-/* Hex of a hash of keys and tensor table (not of all weight bytes); computed when first asked for,
- * owned by the model. */
+/* Hex of a hash of keys and tensor table (not of the file: weights do not enter); computed when
+ * first asked for, owned by the model. */
 ZP_API const char *zp_model_sha256(const zp_model *m);
 
 /* ---- text and tokens ------------------------------------------------------------------------- */

@@ -217,8 +217,8 @@ static zp_status check_original(struct verify *v, zp_err *err)
               !named.data ? "n/a"
               : same      ? "pass"
                           : "inconclusive",
-              "zerope inspect BASE --json: sha256 (of keys and tensor table); zerope.source.sha256 "
-              "of the file");
+              "zerope inspect BASE --json: header_sha256 (of keys and tensor table); "
+              "zerope.source.sha256 of the file");
     return ZP_OK;
 }
 

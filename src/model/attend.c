@@ -69,12 +69,24 @@ static size_t segments_for(uint32_t n_positions)
     return ((size_t)n_positions + KERN_SEGMENT - 1) / KERN_SEGMENT;
 }
 
+/* Tokens of a block at most, in a batch of n_tok. */
+static uint32_t most_tokens(const struct forward *f, uint32_t n_tok)
+{
+    size_t rows = (size_t)n_tok * f->h->n_head / (BLOCKS_A_THREAD * f->n_threads);
+    if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
+    if (rows > BLOCK_MOST) rows = BLOCK_MOST;
+    size_t group = f->h->n_head / f->h->n_kv, most = rows_of_block(f->h, rows) / group;
+    if (f->form == KV_Q8 && most > KERN_TILE) most = KERN_TILE; /* tokens_of_block */
+    return most < n_tok ? (uint32_t)most : n_tok;
+}
+
 /* Rows for which partial states are kept: a lone batch, or a few blocks for each thread. */
 static size_t split_rows(const struct forward *f)
 {
     size_t lone = (size_t)FORWARD_LONE * f->h->n_head,
-           few = SPLIT_BLOCKS * f->n_threads * rows_of_block(f->h, BLOCK_LEAST) / 2;
-    return lone > few ? lone : few;
+           few = SPLIT_BLOCKS * f->n_threads * rows_of_block(f->h, BLOCK_LEAST) / 2,
+           all = (size_t)f->micro_batch * f->h->n_head, rows = lone > few ? lone : few;
+    return rows < all ? rows : all;
 }
 
 static struct state state_at(float *memory, size_t rows)
@@ -99,11 +111,12 @@ static void place_rows(struct forward *f, struct query_rows *out, size_t rows, s
 
 static void place_room(struct forward *f, uint32_t thread)
 {
-    size_t rows = rows_of_block(f->h, BLOCK_MOST), d = f->h->d_head;
+    size_t group = f->h->n_head / f->h->n_kv, d = f->h->d_head;
+    size_t rows = most_tokens(f, f->micro_batch) * group; /* no batch has longer blocks */
     const size_t q_stride[] = { [KV_F32] = d * sizeof(float),
                                 [KV_BF16] = d * sizeof(uint16_t),
                                 [KV_Q8] = kern_q8_row_bytes(d) };
-    size_t group = f->h->n_head / f->h->n_kv, tile = kern_attend_room(d);
+    size_t tile = kern_attend_room(d);
     struct thread_room r = { .row = scratch_take(f, group * d * sizeof(float)) };
     if (f->form != KV_F32 && tile > 0) r.tile = scratch_take(f, tile);
     place_rows(f, &r.rows, rows, q_stride[f->form]);
@@ -317,20 +330,11 @@ static uint32_t tokens_of_block(const struct forward *f, uint32_t token, uint32_
     return n;
 }
 
-/* Tokens of a block at most. */
-static uint32_t most_tokens(const struct forward *f)
-{
-    size_t rows = (size_t)f->n_tok * f->h->n_head / (BLOCKS_A_THREAD * f->n_threads);
-    if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
-    if (rows > BLOCK_MOST) rows = BLOCK_MOST;
-    size_t group = f->h->n_head / f->h->n_kv;
-    return (uint32_t)(rows_of_block(f->h, rows) / group);
-}
-
 void attend_begin(struct forward *f)
 {
     struct attend *a = f->attend;
-    uint32_t group = f->h->n_head / f->h->n_kv, most = most_tokens(f), longest = 0, row = 0;
+    uint32_t group = f->h->n_head / f->h->n_kv, most = most_tokens(f, f->n_tok), longest = 0,
+             row = 0;
     a->n_blocks = 0;
     for (uint32_t t = 0, n; t < f->n_tok; t += n) {
         n = tokens_of_block(f, t, most);

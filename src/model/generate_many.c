@@ -4,7 +4,7 @@
  * M1 jobs begin in their order. What one gives does not depend on its company (generate.c, N3).
  * M2 a beginning that jobs share is computed once, as far as it fills tiles of the prefix cache: a
  *    job that would share with one whose prompt is about to be computed begins after it.
- * M3 a failure that is of one job names it.
+ * M3 a failure that is of one job names it. Whatever else has ended by then keeps its result.
  * M4 the jobs under way have pages for all they may come to: where the KV budget is for fewer, the
  *    others wait. */
 #include <string.h>
@@ -110,17 +110,25 @@ static bool next_waits(const struct many *m)
     return n_active && n_pages > m->e->kv.pages.n_pages;
 }
 
-/* Results of those that ended are given away; jobs that wait take their places. */
+/* Results of those that ended are given away. */
+static void give_results(struct many *m)
+{
+    for (size_t i = 0; m->slots && i < m->most; i++) {
+        struct slot *s = &m->slots[i];
+        if (!s->job || !s->g.reason) continue;
+        gen_result(&s->g, &s->job->result);
+        close_slot(s);
+        m->n_ended++;
+    }
+}
+
+/* Jobs that wait take the places of those that ended. */
 static zp_status turn_over(struct many *m, zp_err *err)
 {
+    give_results(m);
     m->n_active = 0;
     for (size_t i = 0; i < m->most; i++) {
         struct slot *s = &m->slots[i];
-        if (s->job && s->g.reason) {
-            gen_result(&s->g, &s->job->result);
-            close_slot(s);
-            m->n_ended++;
-        }
         if (!s->job && m->n_begun < m->n_jobs && !next_waits(m)) ZP_TRY(begin_job(m, s, err));
         if (s->job) m->active[m->n_active++] = &s->g;
     }
@@ -133,7 +141,9 @@ static zp_status step(struct many *m, zp_err *err)
     size_t failed;
     zp_status status =
         gen_step(m->e, m->active, m->n_active, m->items, m->logits, NULL, &failed, err);
-    return failed < m->n_active ? name_job(m, m->active[failed], status, err) : status;
+    if (failed == m->n_active) return status;
+    m->active[failed]->reason = NULL; /* whatever ended it, its text is not whole */
+    return name_job(m, m->active[failed], status, err);
 }
 
 static zp_status run_many(struct many *m, const zp_progress *progress, zp_err *err)
@@ -157,6 +167,7 @@ zp_status zp_generate_many(zp_engine *e, const zp_seq_options *seq_options, zp_j
     struct many m = { .e = e, .seq_options = seq_options, .jobs = jobs, .n_jobs = n_jobs };
     for (size_t i = 0; i < n_jobs; i++) jobs[i].result = (zp_generated){ 0 };
     zp_status status = run_many(&m, progress, err);
+    give_results(&m); /* after a failure */
     close_many(&m);
     return status;
 }

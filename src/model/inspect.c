@@ -36,7 +36,7 @@ static void write_metadata(struct json_build *w, const struct zp_model *m, const
     json_build_text(w, "format", m->gguf.folder ? "hugging face folder" : "gguf");
     json_build_text(w, "arch", i->arch);
     json_build_text(w, "name", i->name);
-    json_build_text(w, "sha256", zp_model_sha256(m));
+    json_build_text(w, "header_sha256", zp_model_sha256(m));
     json_build_uint(w, "file_bytes", i->file_bytes);
     json_build_uint(w, "n_params", i->n_params);
     json_build_uint(w, "n_layer", i->n_layer);

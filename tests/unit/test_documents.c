@@ -48,7 +48,8 @@ static void test_inspect_counts_agree(void **state)
         const json_t *layers = json_object_get(doc, "position");
         size_t l, open = 0, pairs = 0;
         assert_string_equal(json_string_value(json_object_get(doc, "arch")), info.arch);
-        assert_string_equal(json_string_value(json_object_get(doc, "sha256")), zp_model_sha256(m));
+        assert_string_equal(json_string_value(json_object_get(doc, "header_sha256")),
+                            zp_model_sha256(m));
         assert_int_equal(whole(doc, "n_layer"), info.n_layer);
         assert_int_equal(json_array_size(layers), info.n_layer);
         assert_int_equal(whole(gates, "total"), info.gates_total);

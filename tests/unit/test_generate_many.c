@@ -185,6 +185,33 @@ static void test_a_bad_job_ends_all_and_keeps_what_ended(void **state)
     zp_engine_close(e);
 }
 
+/* Four end with the same token: beside one that cannot be drawn, or before one that cannot
+ * begin. */
+static void test_what_ends_beside_a_failure_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    static const int32_t outside = 1 << 30;
+    static const zp_generate_options fails = { .history = &outside, .n_history = 1,
+                                               .sampler = { .repeat_penalty = 2,
+                                                            .penalty_last_n = 100 } };
+    for (size_t at = 1; at <= 4; at++) {
+        for (size_t i = 0; i < N_JOBS; i++) f->jobs[i].options = &kinds[1];
+        zp_engine *e = golden_engine(f->m, (zp_engine_options){ .n_ctx = N_CTX, .n_seq = 4 });
+        zp_err err = { 0 };
+        uint64_t before = live_bytes();
+        size_t n_prompt = f->jobs[at].n_prompt;
+        if (at == 4) f->jobs[at].n_prompt = 0;
+        else f->jobs[at].options = &fails;
+        assert_true(zp_generate_many(e, NULL, f->jobs, N_JOBS, NULL, &err) != ZP_OK);
+        for (size_t i = 0; i < N_JOBS; i++)
+            assert_int_equal(f->jobs[i].result.n_ids, i < at ? 1 : 0);
+        check_kept(f, at);
+        assert_int_equal(live_bytes(), before);
+        f->jobs[at].n_prompt = n_prompt;
+        zp_engine_close(e);
+    }
+}
+
 /* Jobs begin together or later, fail at their beginning or at a draw: the failure names its job. */
 static void test_failures_name_their_job(void **state)
 {
@@ -286,6 +313,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_jobs_wait_for_pages, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_bad_job_ends_all_and_keeps_what_ended, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_what_ends_beside_a_failure_is_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failures_name_their_job, setup, teardown),
         cmocka_unit_test_setup_teardown(test_progress_counts_answers_and_may_stop, setup,
                                         teardown),

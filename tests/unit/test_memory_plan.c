@@ -144,6 +144,29 @@ static void test_closed_model_takes_no_position_memory(void **state)
     zp_model_close(m);
 }
 
+static uint64_t planned_scratch(const zp_model *m, zp_engine_options o)
+{
+    struct engine_plan plan;
+    GOLDEN_OK(engine_plan(m, &o, &plan, err));
+    return plan.scratch;
+}
+
+/* In long batches a thread holds the states of blocks of 192 rows, twice. */
+static void test_small_batches_take_no_room_for_long_blocks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ZP_COUNT(models); i++)
+        for (zp_kv_type kv = ZP_KV_F32; kv <= ZP_KV_Q8; kv++) {
+            zp_model *m = golden_small(models[i]);
+            zp_engine_options o = { .n_ctx = 2048, .micro_batch = 1, .kv_type = kv }, two = o;
+            o.n_threads = 1, two.n_threads = 2;
+            uint64_t thread = planned_scratch(m, two) - planned_scratch(m, o);
+            uint64_t states = 2 * 192 * (m->h.d_head + 2) * sizeof(float);
+            assert_true(thread < states);
+            zp_model_close(m);
+        }
+}
+
 static void test_running_takes_no_memory(void **state)
 {
     (void)state;
@@ -180,6 +203,7 @@ int main(void)
         cmocka_unit_test(test_plan_of_a_folder),
         cmocka_unit_test(test_inspect_shows_the_plan),
         cmocka_unit_test(test_closed_model_takes_no_position_memory),
+        cmocka_unit_test(test_small_batches_take_no_room_for_long_blocks),
         cmocka_unit_test(test_running_takes_no_memory),
     };
     engine_allow_any_threads(true);

@@ -18,6 +18,25 @@ wait_and TERM zerope scan "$m" -f text -c 64 -o s.json
 wait_and INT zerope evaporate "$m" -f text -c 64 -o o.gguf --budget-kl 1
 kill $writer; wait $writer # its end of the FIFO is closed
 wait_and INT zerope tokenize "$m" -f text
+wait_and TERM zerope tokenize "$m" -f text
+
+# nor is a reader of standard error waited for that does not read
+timeout 20 python3 - "$m" <<'END'
+import os, signal, subprocess, sys, time
+
+read, write = os.pipe()
+os.set_blocking(write, False)
+try:
+    while os.write(write, bytes(65536)):
+        pass
+except BlockingIOError:
+    os.set_blocking(write, True)
+child = subprocess.Popen(["zerope", "tokenize", sys.argv[1], "-f", "text"], stderr=write,
+                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+time.sleep(1)
+child.send_signal(signal.SIGINT)
+print(child.wait(10), "nobody reads")
+END
 
 # what must be a regular file is not waited for
 cp -r "$DATA"/arch/qwen2 hf
