@@ -89,6 +89,8 @@ zp_status cmd_anneal(struct cli *c)
         .policy = cli_text(c, "policy"),
         .plan = cli_text(c, "plan"),
         .stages = cli_u32(c, "stages"),
+        .begin = (uint64_t)cli_int(c, "begin"),
+        .pic_steps = (uint64_t)cli_int(c, "pic-steps"),
         .share = cli_real(c, "share"),
         .ramp = cli_real(c, "ramp"),
         .overlap = cli_real(c, "overlap"),

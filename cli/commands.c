@@ -482,6 +482,10 @@ static const struct cli_option anneal_options[] = {
     PATH("plan", NULL, "PLAN.json",
          "close what this plan closes, in its order; its local heads are local from the first step",
          .flag_only = true),
+    COUNT("begin", "STEP", 0, 1e9, "0", "first step at which gates may close"),
+    COUNT("pic-steps", "N", 0, 1e9, "0",
+          "bridge the loss by an MLP of the token's index on each layer, which learns in N steps "
+          "before gates begin to close and fades out in N behind"),
     COUNT("stages", "N", 1, 65536, "8", "staged: so many groups over the ramp"),
     REAL("share", "SHARE", 0.001, 1, "1", "share of the open gates that close"),
     REAL("ramp", "SHARE", 0.001, 1, "0.6", "share of the steps until the last has closed"),

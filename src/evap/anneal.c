@@ -181,7 +181,7 @@ static zp_status anneal(const char *model, const char *corpus, const char *out,
 {
     struct trainjob *j = mem_alloc(MEM_EVAP, sizeof *j);
     ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory to train");
-    zp_status status = trainjob_open(j, model, corpus, &o->train, gates, err);
+    zp_status status = trainjob_open(j, model, corpus, &o->train, gates, o->pic_steps, err);
     if (status == ZP_OK) {
         status = run(j, out, json, err);
         trainjob_close(j);
@@ -195,7 +195,7 @@ zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
 {
     static const zp_anneal_options defaults = { 0 };
     const zp_anneal_options *o = options ? options : &defaults;
-    struct gates_options gates = { .share = o->share, .ramp = o->ramp, .overlap = o->overlap,
+    struct gates_options gates = { .begin = o->begin, .share = o->share, .ramp = o->ramp, .overlap = o->overlap,
                                    .stages = o->stages, .lambda = o->lambda,
                                    .eps_first = o->eps_first, .eps_rest = o->eps_rest,
                                    .t_cool = o->t_cool, .tolerance = o->tolerance };

@@ -60,6 +60,9 @@ static zp_status check_options(struct gates_options *o, zp_err *err)
     if (o->t_cool == 0) o->t_cool = 5;
     if (o->tolerance == 0) o->tolerance = 0.05;
     ZP_FAIL_IF(o->steps == 0, err, ZP_USAGE, "a run of no steps");
+    ZP_FAIL_IF(o->begin >= o->steps, err, ZP_USAGE,
+               "gates begin to close at step %llu of %llu: they never would",
+               (unsigned long long)o->begin, (unsigned long long)o->steps);
     ZP_FAIL_IF(!(o->share > 0 && o->share <= 1), err, ZP_USAGE,
                "%g of the gates close, expected more than 0, at most 1", o->share);
     ZP_FAIL_IF(!(o->ramp > 0 && o->ramp <= 1), err, ZP_USAGE,
@@ -221,8 +224,8 @@ void gates_free(struct gates *g)
 /* Steps before this one may move gates. */
 static uint64_t ramp_end(const struct gates_options *o)
 {
-    uint64_t end = (uint64_t)llround(o->ramp * (double)o->steps);
-    return end ? end : 1;
+    uint64_t steps = (uint64_t)llround(o->ramp * (double)(o->steps - o->begin));
+    return o->begin + (steps ? steps : 1);
 }
 
 bool gates_need_mix(const struct gates_options *o)
@@ -232,7 +235,8 @@ bool gates_need_mix(const struct gates_options *o)
 
 bool gates_learn(const struct gates *g, uint64_t step)
 {
-    return gates_need_mix(&g->options) && step < ramp_end(&g->options);
+    const struct gates_options *o = &g->options;
+    return gates_need_mix(o) && o->begin <= step && step < ramp_end(o);
 }
 
 double gates_draw(const struct gates *g, uint64_t step, size_t unit)
@@ -242,8 +246,9 @@ double gates_draw(const struct gates *g, uint64_t step, size_t unit)
 
 static struct gate_ramp ramp_of(const struct gates *g)
 {
-    return (struct gate_ramp){ .steps = ramp_end(&g->options), .n_close = g->n_close,
-                               .overlap = g->options.overlap };
+    const struct gates_options *o = &g->options;
+    return (struct gate_ramp){ .begin = o->begin, .steps = ramp_end(o) - o->begin,
+                               .n_close = g->n_close, .overlap = o->overlap };
 }
 
 /* How many of the order have closed for good at a step, by the policies that know beforehand. */
@@ -251,7 +256,8 @@ static size_t n_scheduled(const struct gates *g, uint64_t step)
 {
     const struct gates_options *o = &g->options;
     struct gate_ramp ramp = ramp_of(g);
-    uint64_t end = ramp_end(o), stage = end ? step * o->stages / end + 1 : o->stages;
+    if (step < o->begin) return 0;
+    uint64_t stage = (step - o->begin) * o->stages / ramp.steps + 1;
     if (o->policy == GATES_ABRUPT) return g->n_close;
     if (o->policy == GATES_DROPOUT) return gate_ramp_closed(&ramp, step);
     if (o->policy != GATES_STAGED) return 0;
@@ -353,7 +359,7 @@ void gates_end(struct gates *g, uint64_t step, double d_scale)
     size_t n = n_scheduled(g, step);
     for (size_t i = 0; i < n; i++) gates_close_unit(g, step, g->order[i], "on schedule");
     if (!gates_learn(g, step)) return;
-    gates_learned_step(g, step, ramp_end(o), d_scale);
+    gates_learned_step(g, step - o->begin, ramp_end(o) - o->begin, d_scale);
     if (step + 1 == ramp_end(o)) finish(g, step); // A3
 }
 

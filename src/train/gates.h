@@ -26,7 +26,9 @@ struct gates_options {
     uint64_t steps; /* of the run */
     uint64_t seed;
     double share;   /* of the units that may close; 0: all */
-    double ramp;    /* share of the steps until the last has closed; 0: 0.6; abrupt: none */
+    uint64_t begin; /* first step at which gates may close */
+    double ramp;    /* share of the steps from then on until the last has closed; 0: 0.6; abrupt:
+                     * none */
     double overlap; /* dropout: schedule.h; 0: 0.5 */
     uint32_t stages; /* staged: groups, one after the other over the ramp; 0: 8 */
     double rate;    /* KEEP: in each step a unit is left out with this probability */

@@ -69,7 +69,7 @@ static void move_l1(struct gates *g, size_t i, double d, double lambda, double s
 
 static void move_l0(struct gates *g, uint64_t step, size_t i, double d, double lambda, double steps)
 {
-    double s = stretch(g, step, i), wide = s * (ZETA - GAMMA) + GAMMA, metric;
+    double s = stretch(g, g->options.begin + step, i), wide = s * (ZETA - GAMMA) + GAMMA, metric;
     double slope = wide > 0 && wide < 1 ? (ZETA - GAMMA) * s * (1 - s) / BETA : 0;
     double p = sigmoid((double)g->learned[i] - BETA * log(-GAMMA / ZETA));
     double mean = smooth(g, i, d * slope + lambda * p * (1 - p), steps, &metric);
@@ -113,7 +113,7 @@ static void step_unit(struct gates *g, uint64_t step, size_t i, double d, double
     bool idle = asleep || gates_learned_mean(g, i) == 0.0f;
     g->idle[i] = idle ? g->idle[i] + 1 : 0;
     if (g->idle[i] >= o->t_cool && g->n_closed < g->n_close && g->reopened[i] < 2)
-        gates_close_unit(g, step, i, asleep ? "no gradient" : "at zero");
+        gates_close_unit(g, g->options.begin + step, i, asleep ? "no gradient" : "at zero");
 }
 
 void gates_learned_step(struct gates *g, uint64_t step, uint64_t ramp, double d_scale)

@@ -9,7 +9,8 @@ float gates_learned_start(enum gates_policy policy);
 /* How much an open unit counts in a step; in a measurement. */
 float gates_learned_value(const struct gates *g, uint64_t step, size_t unit);
 float gates_learned_mean(const struct gates *g, size_t unit);
-/* Moves open units along d * d_scale and the penalty; closes. ramp: steps of it. */
+/* Moves open units along d * d_scale and the penalty; closes. step and ramp count from the ramp's
+ * first step. */
 void gates_learned_step(struct gates *g, uint64_t step, uint64_t ramp, double d_scale);
 
 /* gates.c: uniform over [0, 1) for each step and unit; closing. */

@@ -342,6 +342,11 @@ void net_hook_attention(struct net *n, net_attention_fn fn, void *arg)
     n->at_attention_arg = arg;
 }
 
+void net_set_bridge(struct net *n, const struct net_bridge *bridge)
+{
+    n->bridge = *bridge;
+}
+
 /* ---- what rows see --------------------------------------------------------------------------- */
 
 void net_begin(struct net *n, const struct packed *batch)
@@ -568,6 +573,7 @@ void net_run_layer(struct net *n, const float *w, const struct net_gates *gates,
     if (n->at_attention) n->at_attention(n->at_attention_arg, layer, n_rows, x, n->sum);
     add_sum(n, n_rows, x, kept->middle);
     feed_forward(n, w, &n->layers[layer], n_rows, kept);
+    if (n->bridge.add) n->bridge.add(n->bridge.arg, layer, n_rows, n->position, n->sum);
     if (next) add_sum(n, n_rows, kept->middle, next);
 }
 

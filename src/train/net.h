@@ -60,6 +60,16 @@ typedef void (*net_attention_fn)(void *arg, uint32_t layer, size_t n_rows, const
                                  const float *sum);
 void net_hook_attention(struct net *n, net_attention_fn fn, void *arg);
 
+/* What is added to each layer's feed-forward, and gets its gradient (pic.h): sum and dsum (n_rows,
+ * d_model), index: the rows' positions. add NULL: nothing is. */
+struct net_bridge {
+    void (*add)(void *arg, uint32_t layer, size_t n_rows, const int32_t *index, float *sum);
+    void (*back)(void *arg, uint32_t layer, size_t n_rows, const int32_t *index,
+                 const float *dsum);
+    void *arg;
+};
+void net_set_bridge(struct net *n, const struct net_bridge *bridge);
+
 /* One layer's attention made to match another's: with x the stream before the layer, out gets the
  * gradients of scale * sum of squares of (what attention adds - target) by its parameters and
  * gates; x's own gradient is not taken. The net must have begun the batch. Sums of squares over

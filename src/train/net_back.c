@@ -58,11 +58,13 @@ static void norm_back(const struct back *b, const struct netparam_tensor *gain, 
 }
 
 /* dsum: the gradient of what a block adds, before the norm behind it, from that of the stream. */
-static void enter_block(const struct back *b, const struct netparam_tensor *post_norm,
+static void enter_block(const struct back *b, bool bridged, const struct netparam_tensor *post_norm,
                         const float *before_norm, float *inverse)
 {
     struct net *n = b->n;
     rowops_scale(n->pool, b->n_rows * n->h->d_model, n->dx, n->h->residual_scale, false, n->dsum);
+    if (bridged && n->bridge.add)
+        n->bridge.back(n->bridge.arg, b->layer, b->n_rows, n->position, n->dsum);
     if (post_norm) norm_back(b, post_norm, before_norm, inverse, n->dsum, n->dsum, false);
 }
 
@@ -72,7 +74,7 @@ static void feed_forward_back(const struct back *b)
     struct net_kept *k = b->kept;
     const struct net_layer *t = b->t;
     enum gatedact_kind kind = n->h->arch->act == ARCH_GELU ? GATEDACT_GELU : GATEDACT_SILU;
-    enter_block(b, t->post_ffn_norm, k->widened, k->inverse_widened);
+    enter_block(b, true, t->post_ffn_norm, k->widened, k->inverse_widened);
     add_weights(b, t->down, NULL, n->dsum, k->act);
     add_inputs(b, t->down, n->dsum, false, n->dact);
     gatedact_backward(n->pool, kind, b->n_rows * n->h->d_ff, k->gate, k->up, n->dact, k->gate,
@@ -169,7 +171,7 @@ static void layer_back(struct back *b, uint32_t layer, bool is_kept)
     b->layer = layer, b->t = &n->layers[layer], b->kept = &n->kept[layer % n->n_kept];
     if (!is_kept) net_run_layer(n, b->w, b->gates, layer, b->n_rows, n->x[layer], NULL);
     feed_forward_back(b);
-    enter_block(b, b->t->post_attn_norm, b->kept->attended, b->kept->inverse_attended);
+    enter_block(b, false, b->t->post_attn_norm, b->kept->attended, b->kept->inverse_attended);
     attention_back(b, true);
     norm_back(b, b->t->attn_norm, n->x[layer], b->kept->inverse, n->dnormed, n->dx, true);
 }

@@ -47,6 +47,7 @@ struct net {
     struct guard_norms *norms;
     net_attention_fn at_attention;
     void *at_attention_arg;
+    struct net_bridge bridge;
 
     size_t n_x, n_kept;     /* of the lists below: layer l uses number l % n */
     float **x;              /* each (R, d_model): the stream before layer l; behind the last */

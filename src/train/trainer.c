@@ -112,12 +112,36 @@ static zp_status open_net(struct trainer *t, zp_err *err)
     return loss_open(&t->loss, t->gemm, t->model->h.n_vocab, o->teacher != NULL, err);
 }
 
+static void bridge_add(void *arg, uint32_t layer, size_t n_rows, const int32_t *index, float *sum)
+{
+    struct trainer *t = arg;
+    if (t->pic.weight != 0.0f) pic_add(&t->pic, layer, n_rows, index, sum);
+}
+
+static void bridge_back(void *arg, uint32_t layer, size_t n_rows, const int32_t *index,
+                        const float *dsum)
+{
+    struct trainer *t = arg;
+    if (t->pic.weight != 0.0f) pic_back(&t->pic, layer, n_rows, index, dsum);
+}
+
+static zp_status open_pic(struct trainer *t, zp_err *err)
+{
+    const struct trainer_options *o = &t->options;
+    const struct net_bridge bridge = { bridge_add, bridge_back, t };
+    if (!o->pic_steps) return ZP_OK;
+    net_set_bridge(t->net, &bridge);
+    return pic_open(&t->pic, t->pool, t->model->h.n_layer, t->model->h.d_model, o->n_ctx, o->seed,
+                    err);
+}
+
 static zp_status fill(struct trainer *t, zp_err *err)
 {
     struct trainer_options *o = &t->options;
     if (o->n_threads == 0) o->n_threads = os_core_count();
     if (o->n_micro == 0) o->n_micro = 1;
     o->gates.steps = o->schedule.steps;
+    if (o->gates.begin < o->pic_steps) o->gates.begin = o->pic_steps;
     ZP_TRY(schedule_check(&o->schedule, err));
     ZP_FAIL_IF(!o->teacher && o->kl_weight != 0.0f, err, ZP_USAGE,
                "a divergence from the original needs the original");
@@ -127,6 +151,7 @@ static zp_status fill(struct trainer *t, zp_err *err)
     ZP_TRY(open_parameters(t, err));
     ZP_TRY(open_optimiser(t, err));
     ZP_TRY(open_net(t, err));
+    ZP_TRY(open_pic(t, err));
     t->key.config = o->config;
     return open_teacher(t, err);
 }
@@ -147,6 +172,7 @@ void trainer_close(struct trainer *t)
     mem_free(t->teacher_w);
     mem_free(t->teacher_hidden);
     loss_close(t->loss);
+    pic_free(&t->pic);
     gates_free(&t->gates);
     net_close(t->net);
     opt_free(&t->opt);
@@ -167,6 +193,28 @@ void trainer_close(struct trainer *t)
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
+
+/* What the bridge counts at a step: 1 before gates begin to close, then less and less. */
+static float pic_weight(const struct trainer *t, uint64_t step)
+{
+    uint64_t begin = t->gates.options.begin, steps = t->options.pic_steps;
+    if (step + steps < begin || step >= begin + steps) return 0;
+    return step < begin ? 1.0f : 1.0f - (float)(step - begin) / (float)steps;
+}
+
+static void begin_pic(struct trainer *t)
+{
+    if (!t->pic.n) return;
+    memset(t->pic.sum, 0, t->pic.n * sizeof *t->pic.sum);
+    pic_begin(&t->pic, pic_weight(t, t->step));
+}
+
+static void step_pic(struct trainer *t, double rate, double scale)
+{
+    struct opt_report report;
+    if (t->pic.weight != 0.0f)
+        opt_step(&t->pic.opt, t->pool, t->pic.p, t->pic.sum, rate, scale, &report);
+}
 
 /* Loss of the batch at hand, and the gradient of its hidden rows where `back`. */
 static void run_loss(struct trainer *t, const struct net_gates *gates, bool back,
@@ -242,6 +290,7 @@ static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_g
     ZP_TRY(packer_micro(&t->packer, t->step + t->data_shift, micro, &t->batch, err));
     memset(t->dw, 0, t->param.n * sizeof *t->dw);
     memset(t->dgates, 0, t->gates.n * sizeof *t->dgates);
+    if (t->pic.n) memset(t->pic.dp, 0, t->pic.n * sizeof *t->pic.dp);
     if (t->options.match) {
         run_match(t, gates, &to, sums);
         return ZP_OK;
@@ -260,6 +309,8 @@ static zp_status add_round(struct trainer *t, const struct loss_sums *mine, uint
                           (double)mine->same_top };
     ZP_TRY(dist_add_f64(t->dist, sums, x, 5, n_ranks, err));
     *all = (struct loss_sums){ sums[0], sums[1], sums[2], (size_t)sums[3], (size_t)sums[4] };
+    if (t->pic.n)
+        ZP_TRY(dist_add_f32(t->dist, t->pic.sum, t->pic.dp, t->pic.n, n_ranks, err));
     if (gates_learn(&t->gates, t->step))
         ZP_TRY(dist_add_f32(t->dist, t->gates.d, t->dgates, t->gates.n, n_ranks, err));
     return t->dw == t->sum ? ZP_OK
@@ -285,6 +336,7 @@ zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *
     *out = (struct trainer_step){ .step = t->step, .rate = schedule_rate(&o->schedule, t->step) };
     ZP_FAIL_IF(dist_size(t->dist) > 1 && o->n_micro == 1, err, ZP_USAGE,
                "%u processes need as many micro-batches at least", dist_size(t->dist));
+    begin_pic(t);
     ZP_TRY(run_batch(t, gates_begin(&t->gates, t->step), &out->sums, err));
     double weight = out->sums.weight > 0 ? out->sums.weight : 1;
     double ce_weight = o->match ? 1 : (double)o->ce_weight;
@@ -295,7 +347,10 @@ zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *
     out->verdict = guard_step(&t->guard, out->loss, out->opt.grad_norm);
     out->spike = guard_is_spike(&t->guard, out->loss);
     t->gates.n_closings = 0;
-    if (out->verdict == GUARD_GO) gates_end(&t->gates, t->step, 1 / weight);
+    if (out->verdict == GUARD_GO) {
+        step_pic(t, out->rate, 1 / weight);
+        gates_end(&t->gates, t->step, 1 / weight);
+    }
     t->step++;
     return ZP_OK;
 }
@@ -316,6 +371,7 @@ zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_
     *out = (struct trainer_quality){ .n_windows = n };
     ZP_FAIL_IF(n == 0, err, ZP_BAD_INPUT, "the corpus holds no document out: nothing to measure");
     const struct net_gates *gates = gates_now(&t->gates, t->step);
+    if (t->pic.n) pic_begin(&t->pic, pic_weight(t, t->step));
     for (uint32_t i = 0; i < n; i += t->batch.n_rows) {
         struct loss_sums sums;
         packer_held(&t->packer, i, &t->batch);
@@ -330,9 +386,9 @@ zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-enum { OWN_PARTS = 6 };
+enum { OWN_PARTS = 6, PIC_PARTS = 4, MOST_PARTS = OWN_PARTS + GATES_PARTS + PIC_PARTS };
 
-static void list_parts(const struct trainer *t, struct checkpoint_part *out)
+static size_t list_parts(const struct trainer *t, struct checkpoint_part *out)
 {
     const struct checkpoint_part own[OWN_PARTS] = {
         { "w", CHECKPOINT_F32, t->w, t->param.n },
@@ -344,14 +400,33 @@ static void list_parts(const struct trainer *t, struct checkpoint_part *out)
     };
     memcpy(out, own, sizeof own);
     gates_parts(&t->gates, out + OWN_PARTS);
+    if (!t->pic.n) return OWN_PARTS + GATES_PARTS;
+    const struct checkpoint_part pic[PIC_PARTS] = {
+        { "pic", CHECKPOINT_F32, t->pic.p, t->pic.n },
+        { "pic.m", CHECKPOINT_F32, t->pic.opt.m, t->pic.n },
+        { "pic.v", CHECKPOINT_F32, t->pic.opt.v, t->pic.n },
+        { "pic.steps", CHECKPOINT_U64, &t->pic.opt.steps, 1 },
+    };
+    memcpy(out + OWN_PARTS + GATES_PARTS, pic, sizeof pic);
+    return MOST_PARTS;
 }
 
 zp_status trainer_save(struct trainer *t, const char *folder, size_t keep, zp_err *err)
 {
-    struct checkpoint_part parts[OWN_PARTS + GATES_PARTS];
+    struct checkpoint_part parts[MOST_PARTS];
     if (dist_rank(t->dist) != 0) return ZP_OK;
-    list_parts(t, parts);
-    return checkpoint_save(folder, t->step, &t->key, parts, OWN_PARTS + GATES_PARTS, keep, err);
+    size_t n = list_parts(t, parts);
+    return checkpoint_save(folder, t->step, &t->key, parts, n, keep, err);
+}
+
+static zp_status restore_pic(struct trainer *t, const struct checkpoint *c, zp_err *err)
+{
+    struct pic *p = &t->pic;
+    if (!p->n) return ZP_OK;
+    ZP_TRY(checkpoint_read(c, "pic", CHECKPOINT_F32, p->p, p->n, err));
+    ZP_TRY(checkpoint_read(c, "pic.m", CHECKPOINT_F32, p->opt.m, p->n, err));
+    ZP_TRY(checkpoint_read(c, "pic.v", CHECKPOINT_F32, p->opt.v, p->n, err));
+    return checkpoint_read(c, "pic.steps", CHECKPOINT_U64, &p->opt.steps, 1, err);
 }
 
 static zp_status restore(struct trainer *t, const struct checkpoint *c, zp_err *err)
@@ -363,6 +438,7 @@ static zp_status restore(struct trainer *t, const struct checkpoint *c, zp_err *
     ZP_TRY(checkpoint_read(c, "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard, err));
     ZP_TRY(checkpoint_read(c, "data.shift", CHECKPOINT_U64, &t->data_shift, 1, err));
     t->step = c->step;
+    ZP_TRY(restore_pic(t, c, err));
     return gates_restore(&t->gates, c, err);
 }
 

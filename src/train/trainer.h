@@ -11,6 +11,7 @@
 #include "train/gates.h"
 #include "train/loss.h"
 #include "train/optimiser.h"
+#include "train/pic.h"
 #include "train/schedule.h"
 
 struct trainer_options {
@@ -27,6 +28,8 @@ struct trainer_options {
      * teacher's stream before the layer; layers whose positions are the teacher's are passed over.
      * The teacher must have the same layers and widths. */
     bool match;
+    uint64_t pic_steps; /* > 0: a bridge (pic.h) learns in so many steps before gates begin to close,
+                         * which they do no earlier than that, and fades out in as many behind */
     enum gemm_precision precision;
     bool recompute;
     uint64_t config; /* hash of what was asked for, for checkpoints; 0: not compared */
@@ -67,6 +70,7 @@ struct trainer {
     struct packed batch;
     struct gates gates;
     struct guard guard;
+    struct pic pic; /* n 0: none */
     struct netparam teacher_param;
     struct net *teacher;
     float *teacher_w, *teacher_hidden;

@@ -119,6 +119,8 @@ static void ask_all(struct trainjob *j, uint64_t steps)
     ask(j, "t-cool", "%u", g->t_cool);
     ask(j, "tolerance", "%.17g", g->tolerance);
     ask(j, "stages", "%u", g->stages);
+    ask(j, "begin", "%llu", (unsigned long long)g->begin);
+    ask(j, "pic-steps", "%llu", (unsigned long long)j->pic_steps);
     ask(j, "corpus", "%016llx", (unsigned long long)j->shards.head.ids_hash);
 }
 
@@ -151,7 +153,7 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
         .n_ctx = o->n_ctx, .n_rows = o->batch_rows, .n_micro = o->micro_batches,
         .n_threads = o->n_threads, .seed = o->seed, .task_share = o->task_share,
         .opt = { .weight_decay = o->weight_decay, .clip_norm = o->clip },
-        .gates = j->gates, .teacher = j->original, .ce_weight = (float)o->ce_weight,
+        .gates = j->gates, .pic_steps = j->pic_steps, .teacher = j->original, .ce_weight = (float)o->ce_weight,
         .kl_weight = (float)o->kl_weight, .precision = o->bf16 ? GEMM_BF16 : GEMM_F32,
         .recompute = o->recompute, .match = o->match,
         .learns = strcmp(o->learn, "all") == 0 ? NULL : learns_heads,
@@ -180,9 +182,11 @@ static zp_status fill(struct trainjob *j, zp_err *err)
 }
 
 zp_status trainjob_open(struct trainjob *j, const char *model, const char *corpus,
-                        const zp_train_options *o, const struct gates_options *gates, zp_err *err)
+                        const zp_train_options *o, const struct gates_options *gates,
+                        uint64_t pic_steps, zp_err *err)
 {
-    *j = (struct trainjob){ .model_path = model, .corpus_path = corpus, .gates = *gates };
+    *j = (struct trainjob){ .model_path = model, .corpus_path = corpus, .gates = *gates,
+                            .pic_steps = pic_steps };
     if (o) j->options = *o;
     zp_status status = fill(j, err);
     if (status != ZP_OK) trainjob_close(j);
@@ -300,7 +304,7 @@ zp_status zp_train_run(const char *model, const char *corpus, const char *out,
     if (json) *json = NULL;
     ZP_FAIL_IF(!j, err, ZP_NO_MEMORY, "not enough memory to train");
     struct gates_options keep = { .rate = options ? options->rotation_dropout : 0 };
-    zp_status status = trainjob_open(j, model, corpus, options, &keep, err);
+    zp_status status = trainjob_open(j, model, corpus, options, &keep, 0, err);
     if (status == ZP_OK) {
         status = train(j, out, json, err);
         trainjob_close(j);

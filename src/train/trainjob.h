@@ -11,6 +11,7 @@ enum { TRAINJOB_OPTIONS = 40, TRAINJOB_TEXT = 256 };
 struct trainjob {
     zp_train_options options; /* resolved */
     struct gates_options gates;
+    uint64_t pic_steps;
     struct zp_model *model, *original;
     struct shards shards;
     struct dist *dist;
@@ -23,9 +24,10 @@ struct trainjob {
     size_t n_asked;
 };
 
-/* gates: its steps and seed are filled in. o may be NULL. */
+/* gates: its steps and seed are filled in. o may be NULL. pic_steps: trainer.h. */
 zp_status trainjob_open(struct trainjob *j, const char *model, const char *corpus,
-                        const zp_train_options *o, const struct gates_options *gates, zp_err *err);
+                        const zp_train_options *o, const struct gates_options *gates,
+                        uint64_t pic_steps, zp_err *err);
 void trainjob_close(struct trainjob *j); /* accepts a half-built object */
 zp_status trainjob_run(struct trainjob *j, zp_err *err);
 /* Members of the report's object that w is in. */

@@ -6,6 +6,7 @@
 
 #include "model/engine.h"
 #include "train/net.h"
+#include "train/pic.h"
 
 enum { ROWS = 3, CTX = 150 };
 
@@ -331,6 +332,62 @@ static void test_a_layer_matches_itself(void **state)
     close_net(&b);
 }
 
+/* ---- the bridge ------------------------------------------------------------------------------ */
+
+static void bridge_add(void *arg, uint32_t layer, size_t n_rows, const int32_t *index, float *sum)
+{
+    pic_add(arg, layer, n_rows, index, sum);
+}
+
+static void bridge_back(void *arg, uint32_t layer, size_t n_rows, const int32_t *index,
+                        const float *dsum)
+{
+    pic_back(arg, layer, n_rows, index, dsum);
+}
+
+static double bridged_loss(struct bench_net *b, struct pic *pic)
+{
+    pic_begin(pic, 0.7f);
+    return loss_of(b, NULL);
+}
+
+static void test_gradients_of_the_bridge(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "gguf-gemma3", "gguf-granite" };
+    struct rng r = seeded("net bridge");
+    for (size_t i = 0; i < ZP_COUNT(names); i++) {
+        struct bench_net b;
+        struct pic pic;
+        open_net(&b, names[i], 2, &(struct net_options){ .n_rows = ROWS, .n_ctx = CTX });
+        GOLDEN_OK(pic_open(&pic, b.pool, b.m->h.n_layer, b.m->h.d_model, CTX, 3, err));
+        net_set_bridge(b.net, &(struct net_bridge){ bridge_add, bridge_back, &pic });
+        fill_batch(&r, &b);
+        b.dhidden = numbers(&r, b.n_hidden, 0.05f);
+        double before = loss_of(&b, NULL);
+        assert_true(bridged_loss(&b, &pic) == before); /* it begins by adding nothing */
+        for (size_t k = 0; k < pic.n; k++) pic.p[k] += 0.1f * rng_normal(&r);
+        assert_true(bridged_loss(&b, &pic) != before);
+        net_backward(b.net, b.w, NULL, &b.batch, b.dhidden, &(struct net_gradients){ .w = b.dw });
+        double got, want = 0, norm = 0;
+        float *u = zeros(pic.n), step = 1e-3f;
+        for (size_t k = 0; k < pic.n; k++) {
+            u[k] = rng_below(&r, 2) ? 1.0f : -1.0f;
+            want += (double)pic.dp[k] * (double)u[k], norm += (double)pic.dp[k] * (double)pic.dp[k];
+        }
+        for (size_t k = 0; k < pic.n; k++) pic.p[k] += step * u[k];
+        double up = bridged_loss(&b, &pic);
+        for (size_t k = 0; k < pic.n; k++) pic.p[k] -= 2 * step * u[k];
+        got = (up - bridged_loss(&b, &pic)) / (2 * (double)step);
+        if (!(norm > 0 && fabs(got - want) <= 4e-3 * sqrt(norm) + 1e-3))
+            fail_msg("%s: the loss changes by %g, the bridge's gradient says %g", names[i], got,
+                     want);
+        pic_free(&pic);
+        close_net(&b);
+        release_all(NULL);
+    }
+}
+
 /* ---- bits and bytes -------------------------------------------------------------------------- */
 
 static void test_threads_and_recomputation_do_not_change_bits(void **state)
@@ -436,6 +493,7 @@ int main(void)
         GRAD_TEST(test_mix_meets_hard_gates_at_both_ends),
         GRAD_TEST(test_gradients_of_a_matched_layer),
         GRAD_TEST(test_a_layer_matches_itself),
+        GRAD_TEST(test_gradients_of_the_bridge),
         GRAD_TEST(test_threads_and_recomputation_do_not_change_bits),
         GRAD_TEST(test_frozen_tensors_get_nothing),
         GRAD_TEST(test_planned_bytes_are_taken),
