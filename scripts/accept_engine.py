@@ -12,7 +12,8 @@ import subprocess
 import time
 from statistics import correlation, median, quantiles
 
-from accept_common import CORPUS, EVIDENCE, MODEL, ROOT, WORK, ZEROPE, peer, record, run, zerope
+from accept_common import (CORPUS, EVIDENCE, MODEL, ROOT, WORK, ZEROPE, commit, peer, record, run,
+                           zerope)
 from accept_resident import Resident, in_turn
 
 PAIRS = 7
@@ -210,7 +211,7 @@ def line_128k():
         text.write_text(text_of(131072, model), encoding="utf-8")
     kept = EVIDENCE / "engine-128k.json"  # each run takes half an hour: delete it to begin anew
     results = json.loads(kept.read_text(encoding="utf-8"))["results"] if kept.exists() else {}
-    for batch in ("512", "2048", "131072"):
+    for batch in ("2048", "512", "131072"):
         if batch not in results:
             found = zerope("logits", model, "-f", text, "-b", batch, "-ctk", "q8", "--quiet")
             results[batch] = {"commit": commit(), **found}
