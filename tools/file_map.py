@@ -17,8 +17,8 @@ BEGIN, END = "<!-- file map: made by tools/file_map.py -->", "<!-- end of file m
 FOLDERS = ["include/zerope", "src/base", "src/kern", "src/kern/ref", "src/kern/x86", "src/model",
            "src/eval", "src/dist", "src/dist/mpi", "src/train", "src/evap", "src/report", "cli",
            "examples", "bench", "scripts", "tools",
-           "tests", "tests/unit", "tests/kern", "tests/golden", "tests/fault", "tests/fuzz",
-           "tests/cli", "tests/dist", "tests/house"]
+           "tests", "tests/unit", "tests/kern", "tests/grad", "tests/golden", "tests/fault",
+           "tests/fuzz", "tests/cli", "tests/dist", "tests/house"]
 
 
 def head(path):
