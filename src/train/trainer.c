@@ -84,6 +84,12 @@ static zp_status open_parameters(struct trainer *t, zp_err *err)
     return ZP_OK;
 }
 
+/* Matrices, but for tables of biases: those are no directions that a decay keeps in check. */
+static bool decays(const struct netparam_tensor *t)
+{
+    return t->matrix && !strstr(t->name, ".pos_");
+}
+
 static zp_status open_optimiser(struct trainer *t, zp_err *err)
 {
     struct opt_segment *segments;
@@ -91,7 +97,7 @@ static zp_status open_optimiser(struct trainer *t, zp_err *err)
     ZP_ALLOC(segments, MEM_TRAIN, p->n_tensors, err, "the list of tensors");
     for (size_t i = 0; i < p->n_tensors; i++)
         segments[i] = (struct opt_segment){ p->tensors[i].at, p->tensors[i].n, 1,
-                                            p->tensors[i].matrix, t->frozen[i] };
+                                            decays(&p->tensors[i]), t->frozen[i] };
     zp_status status = opt_open(&t->opt, p->n, segments, p->n_tensors, &t->options.opt, err);
     mem_free(segments);
     return status;
