@@ -136,6 +136,21 @@ uint32_t cli_u32(const struct cli *c, const char *name);
 double cli_real(const struct cli *c, const char *name);
 const struct cli_value *cli_value(const struct cli *c, const char *name);
 
+/* ---- lists in values (cli_lists.c) ------------------------------------------------------- */
+struct cli_numbers {
+    uint32_t *at; /* (n), free() */
+    size_t n;
+};
+struct cli_names {
+    char **at; /* (n), by cli_free_names */
+    size_t n;
+};
+/* "0,4k,32k": what was read before a failure stays in *out. */
+zp_status cli_read_numbers(struct cli *c, const char *name, double min, double max,
+                           struct cli_numbers *out);
+zp_status cli_read_names(struct cli *c, const char *name, struct cli_names *out);
+void cli_free_names(struct cli_names *names);
+
 /* ---- errors (zerope.c) ------------------------------------------------------------------- */
 zp_status cli_fail(struct cli *c, zp_status code, const char *fmt, ...) CLI_PRINTF(3, 4);
 zp_status cli_usage(struct cli *c, const char *fmt, ...) CLI_PRINTF(2, 3);
@@ -292,6 +307,7 @@ zp_status cmd_quantize(struct cli *c);
 zp_status cmd_corpus(struct cli *c);
 zp_status cmd_train(struct cli *c);
 zp_status cmd_anneal(struct cli *c);
+zp_status cmd_probe(struct cli *c);
 zp_status cmd_doctor(struct cli *c);
 zp_status cmd_version(struct cli *c);
 zp_status cmd_completion(struct cli *c);

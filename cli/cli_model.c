@@ -86,15 +86,16 @@ zp_status cli_plan_options(struct cli *c, zp_engine_options *out)
 {
     bool parallel = cli_has(c, "parallel") && cli_given(c, "parallel");
     *out = (zp_engine_options){
-        .n_ctx = cli_u32(c, "ctx-size"),
+        .n_ctx = cli_has(c, "ctx-size") ? cli_u32(c, "ctx-size") : 0,
         .n_seq = parallel ? cli_u32(c, "parallel") : 0,
         .n_threads = cli_u32(c, "threads"),
         .micro_batch = cli_u32(c, "batch-size"),
         .kv_bytes = cli_has(c, "kv-memory") ? (uint64_t)cli_int(c, "kv-memory") << 20 : 0,
-        .exact = cli_flag(c, "exact"),
+        .exact = cli_has(c, "exact") && cli_flag(c, "exact"),
         .prefix_cache = parallel, /* lines often begin alike */
     };
-    const char *k = cli_text(c, "cache-type-k"), *v = cli_text(c, "cache-type-v");
+    const char *k = cli_has(c, "cache-type-k") ? cli_text(c, "cache-type-k") : NULL;
+    const char *v = cli_has(c, "cache-type-v") ? cli_text(c, "cache-type-v") : NULL;
     if (k != NULL && v != NULL && strcmp(k, v) != 0)
         return cli_usage(
             c, "--cache-type-k %s and --cache-type-v %s differ: keys and values have one type", k,

@@ -6,43 +6,6 @@
 #include <zerope/eval.h>
 #include <zerope/report.h>
 
-struct numbers {
-    uint32_t *at;
-    size_t n;
-};
-
-/* The numbers of one text, "0,4k,32k", which is cut to pieces. */
-static zp_status add_numbers(struct cli *c, const struct cli_option *o, char *text,
-                             struct numbers *out)
-{
-    char source[32];
-    snprintf(source, sizeof source, "--%s", o->name);
-    for (char *next; text != NULL; text = next) {
-        next = strchr(text, ',');
-        if (next != NULL)
-            *next++ = '\0';
-        struct cli_value one = { .texts = &text, .n = 1 };
-        CLI_TRY(cli_check_value(c, o, &one, source));
-        out->at = cli_resize(out->at, (out->n + 1) * sizeof *out->at);
-        out->at[out->n++] = (uint32_t)one.integer;
-    }
-    return ZP_OK;
-}
-
-static zp_status read_numbers(struct cli *c, const char *name, double min, double max,
-                              struct numbers *out)
-{
-    const struct cli_option number = { .name = name, .type = OPTION_COUNT, .min = min, .max = max };
-    const struct cli_value *v = cli_value(c, name);
-    zp_status st = ZP_OK;
-    for (size_t i = 0; i < v->n && st == ZP_OK; i++) {
-        char *text = cli_strdup(v->texts[i]);
-        st = add_numbers(c, &number, text, out);
-        free(text);
-    }
-    return st;
-}
-
 /* What a reader compares; --json has the rest. */
 static void view(const json_t *doc)
 {
@@ -85,7 +48,8 @@ static zp_status show(struct cli *c, const char *json)
     return ZP_OK;
 }
 
-static zp_status measure(struct cli *c, const struct numbers *depths, const struct numbers *batches)
+static zp_status measure(struct cli *c, const struct cli_numbers *depths,
+                         const struct cli_numbers *batches)
 {
     zp_model *m = NULL;
     char *json = NULL;
@@ -121,10 +85,10 @@ static zp_status measure(struct cli *c, const struct numbers *depths, const stru
 
 zp_status cmd_bench(struct cli *c)
 {
-    struct numbers depths = { 0 }, batches = { 0 };
-    zp_status st = read_numbers(c, "depth", 0, 1 << 24, &depths);
+    struct cli_numbers depths = { 0 }, batches = { 0 };
+    zp_status st = cli_read_numbers(c, "depth", 0, 1 << 24, &depths);
     if (st == ZP_OK)
-        st = read_numbers(c, "batch", 1, 65535, &batches);
+        st = cli_read_numbers(c, "batch", 1, 65535, &batches);
     if (st == ZP_OK)
         st = measure(c, &depths, &batches);
     free(depths.at);

@@ -47,9 +47,11 @@
            "plan says, by length"),                                                       \
     FLAG("allow-unverified-mode", "allow a position mode the file carries no evidence for")
 #define PARALLEL(h) COUNT("parallel", "N", 1, 4096, NULL, h, .abbr = "-np")
-#define BATCH_AND_KV                                                                      \
+#define BATCH                                                                             \
     COUNT("batch-size", "N", 1, 65536, "512", "micro-batch: tokens computed together",    \
-          .abbr = "-b"),                                                                  \
+          .abbr = "-b")
+#define BATCH_AND_KV                                                                      \
+    BATCH,                                                                                \
     CHOICE("cache-type-k", "TYPE", "f32|bf16|q8", NULL,                                   \
            "type of cached keys; default bf16, with --exact f32", .abbr = "-ctk"),        \
     CHOICE("cache-type-v", "TYPE", "f32|bf16|q8", NULL,                                   \
@@ -61,14 +63,14 @@
 #define EXACT                                                                             \
     FLAG("exact", "compute with de-quantised f32 weights, f32 activations, f32 keys and " \
                   "values")
-#define ENGINE                                                                            \
-    BATCH_AND_KV,                                                                         \
+#define LEVEL                                                                             \
     CHOICE("cpu", "LEVEL", "best|ref|avx2|avx512|avx512bf16", "best",                     \
-           "highest kernel level to use"),                                                \
-    EXACT,                                                                                \
+           "highest kernel level to use")
+#define PLACES                                                                            \
     FLAG("pin", "keep every thread on a core of its own"),                                \
     FLAG("no-pack-cache", "do not take packed weights from the cache folder, nor keep "   \
                           "them there; doctor names the folder")
+#define ENGINE BATCH_AND_KV, LEVEL, EXACT, PLACES
 #define TEMPLATE                                                                          \
     PATH("chat-template", NULL, "FILE", "file with a chat template to use instead of the model's")
 #define OFFLINE FLAG("offline", "taken for the sake of habit: zerope never uses the network here")
@@ -511,6 +513,41 @@ static const struct cli_example train_examples[] = {
       "two million tokens, with a record" },
 };
 
+static const struct cli_option probe_options[] = {
+    MODEL,
+    PATH("corpus", NULL, "FILE",
+         "token documents that corpus has made with the model's tokenizer; all text comes from "
+         "those it holds out", .required = true),
+    PATH("against", NULL, "BASE",
+         "also compare with this model: KL(base || model), top-1 agreement, and differences"),
+    LIST("lengths", "LIST",
+         "lengths in ascending order, 256,512,2k; default: the trained length times 1, 2, 4 and 8, "
+         "as far as the held-out text goes"),
+    COUNT("windows", "N", 0, 1e6, "32", "windows of each length, at most; 0: none",
+          .flag_only = true),
+    COUNT("cases", "N", 0, 1e6, "200", "questions of each kind and length; 0: none"),
+    LIST("kinds", "LIST",
+         "kinds of questions: copy, induction, passkey, multikey, order, count, brackets; default: "
+         "all"),
+    TEXT("rope-scaling", "HOW",
+         "stretch MODEL's rotation beyond the trained length, S times as far: ntk:S, linear:S or "
+         "yarn:S; BASE stays as it is"),
+    INT("seed", "N", 0, 9e18, "1", "seed of the questions and of the intervals (0: the default)",
+        .flag_only = true),
+    FLAG("fast", "compute on the default path, as run does, instead of the exact one"),
+    MODE,
+    BATCH,
+    LEVEL,
+    PLACES,
+    PRE,
+};
+static const struct cli_example probe_examples[] = {
+    { "zerope probe arm.gguf --corpus texts.tokens --against base.gguf --json",
+      "one arm of an experiment, beside what it was made from" },
+    { "zerope probe base.gguf --corpus texts.tokens --rope-scaling yarn:4 --kinds passkey,copy",
+      "the usual stretching, for comparison" },
+};
+
 static const struct cli_option doctor_options[] = {
     FLAG("quick", "no measurement longer than about a second"),
 };
@@ -679,6 +716,27 @@ const struct cli_command cli_commands[] = {
                      "is said of train holds here: runs, going on, processes. With --original the "
                      "model is kept close to the one it was.",
             .fields = "file policy closed total held_before held tokens_per_second"),
+    COMMAND(
+        probe, "measure models of an experiment beyond the trained length", OPTIONS(probe),
+        .about =
+            "Windows of held-out text: NLL by position, at each length and in buckets from one "
+            "length to the next. A window begins with the corpus's separator, as rows of training "
+            "do. Windows lie inside documents as far as there are enough that are long enough; "
+            "others are short documents joined with separators (joined: how many are). Intervals "
+            "are over documents.\n\n"
+            "Made-up questions: copy, induction, passkey and multikey at each length, also by the "
+            "distance from the answer to what it repeats; order, count and brackets at the first "
+            "length they fit. A case is right where every token of its answer is the most likely "
+            "one behind the true tokens before it (teacher forcing). The same cases are asked of "
+            "every model with the corpus's tokenizer. A kind that is too long for a length has 0 "
+            "cases there.\n\n"
+            "With --against, on the same windows and cases: mean KL and top-1 agreement, and the "
+            "differences of NLL and accuracy, model minus base, in pairs.\n\n"
+            "All intervals are 95 % (x_lo, x_hi): of accuracies by Wilson's formula, of their "
+            "differences by Agresti and Min's, of all else by bootstrap. The result depends "
+            "neither on --threads nor on --batch-size.",
+        .fields = "model corpus lengths[{length,windows,joined,documents,nll}] buckets[{length,"
+                  "from,to,nll}] probes[{kind,length,cases,accuracy}] distances[]"),
     COMMAND(doctor, "check this machine", OPTIONS(doctor),
             .fields = "cpu kernels memory self_test pack_cache"),
     COMMAND(version, "version and features", OPTIONS(version), .fields = "version"),

@@ -58,21 +58,18 @@ static inline void fixture_tokenizer(struct train_fixture *f, uint32_t n_vocab)
 }
 
 /* Document i has n_words[i] words. */
-static inline void fixture_open(struct train_fixture *f, uint32_t n_vocab, const size_t *n_words,
-                                uint32_t n_docs)
+static inline void fixture_corpus(const char *path, const struct tokenizer *t,
+                                  const size_t *n_words, uint32_t n_docs)
 {
     struct shards_writer w;
     struct buffer text = buffer_with_max(MEM_META, 16 << 20);
-    const char *path = in_folder("fixture.zpt");
-    memset(f, 0, sizeof *f);
-    fixture_tokenizer(f, n_vocab);
-    FINE(shards_writer_open(&w, f->tokenizer, err));
+    FINE(shards_writer_open(&w, t, err));
     for (uint32_t i = 0; i < n_docs; i++) {
         struct token_list list = { 0 };
         char name[32];
         snprintf(name, sizeof name, "doc%u", i);
         fixture_text(&text, i, n_words[i]);
-        FINE(tokenizer_encode(f->tokenizer, (const char *)text.data, text.size, 0, &list, err));
+        FINE(tokenizer_encode(t, (const char *)text.data, text.size, 0, &list, err));
         FINE(shards_writer_add(&w, name, hash_bytes(text.data, text.size, 0), text.size, list.ids,
                                list.count, i % 3 == 2, err));
         token_list_free(&list);
@@ -80,6 +77,15 @@ static inline void fixture_open(struct train_fixture *f, uint32_t n_vocab, const
     FINE(shards_writer_save(&w, path, err));
     shards_writer_free(&w);
     buffer_free(&text);
+}
+
+static inline void fixture_open(struct train_fixture *f, uint32_t n_vocab, const size_t *n_words,
+                                uint32_t n_docs)
+{
+    const char *path = in_folder("fixture.zpt");
+    memset(f, 0, sizeof *f);
+    fixture_tokenizer(f, n_vocab);
+    fixture_corpus(path, f->tokenizer, n_words, n_docs);
     FINE(shards_open(&f->shards, path, err));
 }
 

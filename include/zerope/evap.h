@@ -73,7 +73,8 @@ typedef struct zp_anneal_options {
                          * become local; NULL: all gates, slow pairs first */
     uint32_t stages;    /* staged: groups; default 8 */
     uint64_t begin;     /* first step at which gates may close; default 0, or pic_steps */
-    uint64_t pic_steps; /* a bridge over the loss: an MLP of the token's index on each layer learns in
+    uint64_t
+        pic_steps; /* a bridge over the loss: an MLP of the token's index on each layer learns in
                          * so many steps before gates begin to close, fades out in as many, and is
                          * absent from the file; default 0: none */
     double share;       /* of the open gates, that close; default all */

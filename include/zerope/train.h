@@ -1,4 +1,4 @@
-/* train.h: token corpora out of text, and training. */
+/* train.h: token corpora out of text, training, and measures of models on held-out text. */
 #ifndef ZEROPE_TRAIN_H
 #define ZEROPE_TRAIN_H
 
@@ -94,6 +94,55 @@ typedef struct zp_train_options {
 } zp_train_options;
 ZP_API zp_status zp_train_run(const char *model, const char *corpus, const char *out,
                               const zp_train_options *options, char **json, zp_err *err);
+
+/* probe: the measures by which models of one experiment are compared, up to many times the trained
+ * length. corpus: a file of zp_corpus_make with the model's tokenizer; everything comes from its
+ * held-out documents. At each length:
+ *   - windows of held-out text: NLL by position, in buckets from one length to the next. A window
+ *     begins with the separator, as rows of training do. It lies inside a document where one is
+ *     long enough; short ones are joined with separators where those are too few ("joined" tells
+ *     how many windows are). Intervals are over documents.
+ *   - made-up questions: kinds copy, induction, passkey, multikey at each length, also by the
+ *     distance from the answer to what it repeats; order, count, brackets at the first length they
+ *     fit. A case is right where every token of the answer is the most likely one (of
+ *     equal ones the first) behind the true ones before it (teacher forcing). A kind of which a
+ *     case does not fit into a length has 0 cases there. Case number k is the same for every model
+ *     of the tokenizer.
+ * With base, of the same tokenizer, also mean KL(base || m) and top-1 agreement on the same
+ * windows, and differences m - base of NLL and of accuracies, each paired.
+ * All intervals are 95 %: of accuracies by Wilson's formula, of their differences by Agresti and
+ * Min's, of all else by bootstrap over documents; null where there are too few.
+ * JSON {model, corpus, rope_scaling, mode, exact, n_ctx_train, seed, held_documents, lengths[],
+ * buckets[], probes[], distances[], total_seconds}, with base also {against}. Rows of lengths
+ * {length, windows, joined, documents, tokens, nll}, buckets {length, from, to, documents, tokens,
+ * nll}, probes {kind, length, cases, accuracy, answer_nll}, distances {kind, length, from, to,
+ * cases, accuracy}; a number x with an interval has x_lo and x_hi; with base windows also have
+ * {nll_base, nll_change, kl, top1_agree}, cases {accuracy_base, accuracy_change} and probes
+ * {answer_nll_base}. But for total_seconds the document depends neither on threads nor on n_seq or
+ * micro_batch.
+ * Errors: a corpus of another tokenizer, nothing held out, less held-out text than a window of a
+ * given length: ZP_BAD_INPUT; an unknown kind, lengths that do not ascend: ZP_USAGE. */
+typedef struct zp_probe_options {
+    const uint32_t *lengths; /* ascending, at least 32, at most 16 of them; default: the trained
+                                length times 1, 2, 4, 8, as far as the held-out text goes */
+    size_t n_lengths;
+    uint32_t n_windows; /* of a length at most; default 32 */
+    bool no_windows;
+    const char *const *kinds; /* default: all */
+    size_t n_kinds;
+    uint32_t n_cases; /* of a kind and length; default 200 */
+    bool no_cases;
+    uint64_t seed; /* of the cases and of the bootstrap; default 1 */
+    zp_mode mode;  /* of m; the base runs in full */
+    bool fast;     /* the default path of the engine instead of the exact one */
+    /* Of both; exact, n_ctx and kv_bytes are set by the call. n_seq: sequences computed at a time;
+     * default: as many as 8192 tokens give, at most 64. */
+    zp_engine_options engine;
+    zp_progress progress; /* counts sequences */
+} zp_probe_options;
+/* base and options may be NULL. */
+ZP_API zp_status zp_probe_json(const zp_model *m, const zp_model *base, const char *corpus,
+                               const zp_probe_options *options, char **json, zp_err *err);
 
 #ifdef __cplusplus
 }

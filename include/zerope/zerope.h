@@ -63,6 +63,11 @@ ZP_API zp_status zp_doctor_json(char **json, uint32_t n_threads, bool quick, zp_
 typedef struct zp_model_options {
     const char *pre;           /* overrides tokenizer.ggml.pre */
     const char *chat_template; /* template text that replaces the file's; not a path */
+    /* "ntk:4", "linear:4", "yarn:4": a usual stretching of the rotation beyond the trained length,
+     * as if its keys were in the file: base * 4^(d / (d - 2)) with d rotated channels (NTK-aware),
+     * angles / 4, or YaRN by 4 from the file's length. A file with a scaling of its own, or with
+     * nothing that rotates, is ZP_UNSUPPORTED. */
+    const char *rope_scaling;
 } zp_model_options;
 
 /* path: a GGUF file (first shard of a split one) or a Hugging Face folder. */

@@ -100,18 +100,7 @@ void score_free(struct score *s)
     memset(s, 0, sizeof *s);
 }
 
-/* ---- rows in chunks -------------------------------------------------------------------------- */
-
-struct chunk {
-    const struct window *w;
-    struct zp_engine *e, *b;
-    struct score_range range;
-    uint32_t at[ROWS], n; /* positions */
-    float *x, *base_x;    /* (ROWS, d_model) */
-    float *logits, *base; /* (ROWS, n_vocab) */
-    double nll[ROWS], nll_base[ROWS], kl[ROWS];
-    bool same[ROWS];
-};
+/* ---- one row --------------------------------------------------------------------------------- */
 
 static uint32_t arg_max(const float *x, size_t n)
 {
@@ -121,25 +110,51 @@ static uint32_t arg_max(const float *x, size_t n)
     return best;
 }
 
+static bool is_first(const float *x, int32_t target, float max)
+{
+    if (x[target] != max) return false;
+    for (int32_t i = 0; i < target; i++)
+        if (x[i] == max) return false;
+    return true;
+}
+
+void score_row(const struct kern_table *kern, const float *logits, const float *base,
+               size_t n_vocab, int32_t target, struct score_row *out)
+{
+    float max, base_max;
+    double sum, base_sum;
+    *out = (struct score_row){ 0 };
+    kern->expsum(logits, n_vocab, &max, &sum);
+    out->nll = log(sum) + (double)max - (double)logits[target];
+    out->right = is_first(logits, target, max);
+    if (!base) return;
+    kern->expsum(base, n_vocab, &base_max, &base_sum);
+    out->nll_base = log(base_sum) + (double)base_max - (double)base[target];
+    out->right_base = is_first(base, target, base_max);
+    out->kl = kern->kl_row(base, base_max, base_sum, logits, max, sum, n_vocab);
+    out->same = arg_max(logits, n_vocab) == arg_max(base, n_vocab);
+}
+
+/* ---- rows in chunks -------------------------------------------------------------------------- */
+
+struct chunk {
+    const struct window *w;
+    struct zp_engine *e, *b;
+    struct score_range range;
+    uint32_t at[ROWS], n; /* positions */
+    float *x, *base_x;    /* (ROWS, d_model) */
+    float *logits, *base; /* (ROWS, n_vocab) */
+    struct score_row row[ROWS];
+};
+
 static void chunk_worker(void *arg, uint32_t thread, uint32_t n_threads)
 {
     struct chunk *c = arg;
     size_t n_vocab = c->e->model->h.n_vocab, begin, end;
     pool_share(c->n, 1, thread, n_threads, &begin, &end);
-    for (size_t i = begin; i < end; i++) {
-        const float *row = c->logits + i * n_vocab;
-        int32_t target = c->w->ids[c->at[i] + 1];
-        float max, base_max;
-        double sum, base_sum;
-        c->e->kern.expsum(row, n_vocab, &max, &sum);
-        c->nll[i] = log(sum) + (double)max - (double)row[target];
-        if (!c->b) continue;
-        const float *base = c->base + i * n_vocab;
-        c->e->kern.expsum(base, n_vocab, &base_max, &base_sum);
-        c->nll_base[i] = log(base_sum) + (double)base_max - (double)base[target];
-        c->kl[i] = c->e->kern.kl_row(base, base_max, base_sum, row, max, sum, n_vocab);
-        c->same[i] = arg_max(row, n_vocab) == arg_max(base, n_vocab);
-    }
+    for (size_t i = begin; i < end; i++)
+        score_row(&c->e->kern, c->logits + i * n_vocab, c->b ? c->base + i * n_vocab : NULL,
+                  n_vocab, c->w->ids[c->at[i] + 1], &c->row[i]);
 }
 
 static void add(struct score_mean *m, double value)
@@ -151,18 +166,19 @@ static void add(struct score_mean *m, double value)
 static void count_chunk(struct score *s, uint32_t window, const struct chunk *c)
 {
     for (uint32_t i = 0; i < c->n; i++) {
+        const struct score_row *row = &c->row[i];
         uint32_t bucket = 0;
         while (bucket < 23 && c->at[i] >> (bucket + 1)) bucket++;
-        add(&s->bucket[bucket], c->nll[i]);
-        if (c->b) add(&s->bucket_base[bucket], c->nll_base[i]);
+        add(&s->bucket[bucket], row->nll);
+        if (c->b) add(&s->bucket_base[bucket], row->nll_base);
         if (c->at[i] < c->range.begin) continue;
-        add(&s->nll[window], c->nll[i]);
+        add(&s->nll[window], row->nll);
         if (!c->b) continue;
-        add(&s->nll_base[window], c->nll_base[i]);
-        add(&s->kl[window], c->kl[i]);
-        add(&s->top1[window], c->same[i] ? 1.0 : 0.0);
-        if (c->at[i] + 200 >= c->w->n) add(&s->kl_last[window], c->kl[i]);
-        s->kl_values[s->n_values++] = (float)c->kl[i];
+        add(&s->nll_base[window], row->nll_base);
+        add(&s->kl[window], row->kl);
+        add(&s->top1[window], row->same ? 1.0 : 0.0);
+        if (c->at[i] + 200 >= c->w->n) add(&s->kl_last[window], row->kl);
+        s->kl_values[s->n_values++] = (float)row->kl;
     }
 }
 
@@ -172,7 +188,7 @@ static zp_status run_chunk(struct score *s, uint32_t window, struct chunk *c, zp
     if (c->b) engine_logits(c->b, c->base_x, c->n, c->base);
     pool_run(c->e->pool, chunk_worker, c);
     for (uint32_t i = 0; i < c->n; i++)
-        ZP_FAIL_IF(!isfinite(c->nll[i]) || (c->b && !isfinite(c->kl[i])), err, ZP_RUN,
+        ZP_FAIL_IF(!isfinite(c->row[i].nll) || (c->b && !isfinite(c->row[i].kl)), err, ZP_RUN,
                    "logits at position %u of window %u are not finite", c->at[i], window);
     count_chunk(s, window, c);
     c->n = 0;
@@ -248,9 +264,10 @@ double score_quantile(const struct score *s, double q)
     return (double)s->kl_values[(size_t)(q * (double)(s->n_values - 1))];
 }
 
-double score_upper95(const struct score_mean *m, uint32_t n, uint64_t seed)
+/* Sorted means of entries drawn with replacement. */
+static void bootstrap(const struct score_mean *m, uint32_t n, uint64_t seed,
+                      double means[BOOTSTRAP])
 {
-    double means[BOOTSTRAP];
     struct rng r = rng_stream(seed, 95);
     for (int k = 0; k < BOOTSTRAP; k++) {
         double sum = 0.0;
@@ -262,5 +279,42 @@ double score_upper95(const struct score_mean *m, uint32_t n, uint64_t seed)
         means[k] = count ? sum / (double)count : 0.0;
     }
     qsort(means, BOOTSTRAP, sizeof *means, by_double);
+}
+
+double score_upper95(const struct score_mean *m, uint32_t n, uint64_t seed)
+{
+    double means[BOOTSTRAP];
+    bootstrap(m, n, seed, means);
     return means[(int)(0.95 * BOOTSTRAP)];
+}
+
+struct score_interval score_interval95(const struct score_mean *m, uint32_t n, uint64_t seed)
+{
+    double means[BOOTSTRAP];
+    if (n < 2) return (struct score_interval){ (double)NAN, (double)NAN };
+    bootstrap(m, n, seed, means);
+    return (struct score_interval){ means[(int)(0.025 * BOOTSTRAP)],
+                                    means[(int)(0.975 * BOOTSTRAP) - 1] };
+}
+
+static const double z95 = 1.959963984540054; /* 97.5 % of the normal distribution are below */
+
+struct score_interval score_wilson95(uint64_t right, uint64_t n)
+{
+    const double z = z95;
+    if (n == 0) return (struct score_interval){ (double)NAN, (double)NAN };
+    double share = (double)right / (double)n, z2 = z * z / (double)n;
+    double middle = share + z2 / 2.0;
+    double half = z * sqrt(share * (1.0 - share) / (double)n + z2 / (4.0 * (double)n));
+    double lo = (middle - half) / (1.0 + z2), hi = (middle + half) / (1.0 + z2);
+    return (struct score_interval){ right ? lo : 0.0, right < n ? hi : 1.0 };
+}
+
+struct score_interval score_paired95(uint64_t more, uint64_t fewer, uint64_t n)
+{
+    if (n == 0) return (struct score_interval){ (double)NAN, (double)NAN };
+    double all = (double)n + 2.0, off = (double)more - (double)fewer;
+    double differ = (double)more + (double)fewer + 1.0;
+    double half = z95 * sqrt(differ - off * off / all) / all, middle = off / all;
+    return (struct score_interval){ fmax(-1.0, middle - half), fmin(1.0, middle + half) };
 }

@@ -23,6 +23,17 @@ zp_status score_layers(struct zp_engine *e, const struct window *w, uint32_t lay
 zp_status score_hidden(struct zp_engine *e, const struct window *w, uint32_t layer_begin,
                        const float *x_in, float *x_out, zp_err *err);
 
+/* One position: what the candidate and, where there is one, the base make of the next token. */
+struct score_row {
+    double nll, nll_base, kl;
+    bool right, right_base; /* the next token is the most likely one (of equal ones the first) */
+    bool same;              /* both have the same most likely one */
+};
+/* logits and base: (n_vocab), base may be NULL; target: the next token. Numbers that are not finite
+ * are the caller's to find. */
+void score_row(const struct kern_table *kern, const float *logits, const float *base,
+               size_t n_vocab, int32_t target, struct score_row *out);
+
 struct score_mean {
     double sum;
     uint64_t n;
@@ -56,5 +67,17 @@ double score_average(const struct score_mean *m,
 double score_quantile(const struct score *s, double q); /* of kl_values; sorts them */
 /* One-sided 95 % upper bound of the mean by bootstrap over windows (2000 draws, fixed seed). */
 double score_upper95(const struct score_mean *m, uint32_t n, uint64_t seed);
+/* Two-sided 95 % intervals; NaN where there is nothing to make one of. */
+struct score_interval {
+    double lo, hi;
+};
+/* Of the mean, by bootstrap over n >= 2 entries that all have n > 0. */
+struct score_interval score_interval95(const struct score_mean *m, uint32_t n, uint64_t seed);
+/* Of a share of n independent cases (Wilson, 1927). */
+struct score_interval score_wilson95(uint64_t right, uint64_t n);
+/* Of the difference of two shares of the same n cases, of which `more` count for the first only and
+ * `fewer` for the second only (Agresti and Min, 2005: half a case more of each sort, so that n
+ * cases without a difference do not make one impossible). */
+struct score_interval score_paired95(uint64_t more, uint64_t fewer, uint64_t n);
 
 #endif

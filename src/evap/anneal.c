@@ -195,10 +195,16 @@ zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
 {
     static const zp_anneal_options defaults = { 0 };
     const zp_anneal_options *o = options ? options : &defaults;
-    struct gates_options gates = { .begin = o->begin, .share = o->share, .ramp = o->ramp, .overlap = o->overlap,
-                                   .stages = o->stages, .lambda = o->lambda,
-                                   .eps_first = o->eps_first, .eps_rest = o->eps_rest,
-                                   .t_cool = o->t_cool, .tolerance = o->tolerance };
+    struct gates_options gates = { .begin = o->begin,
+                                   .share = o->share,
+                                   .ramp = o->ramp,
+                                   .overlap = o->overlap,
+                                   .stages = o->stages,
+                                   .lambda = o->lambda,
+                                   .eps_first = o->eps_first,
+                                   .eps_rest = o->eps_rest,
+                                   .t_cool = o->t_cool,
+                                   .tolerance = o->tolerance };
     struct wishes wishes = { 0 };
     if (json) *json = NULL;
     ZP_TRY(gates_find(o->policy ? o->policy : "abrupt", &gates.policy, err));

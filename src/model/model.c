@@ -57,9 +57,11 @@ static void open_template(struct zp_model *m)
                     "%s: the model has no chat template", m->gguf.path);
 }
 
-/* Identity of keys and tensor table: names, shapes, types, offsets; not of all weight bytes. */
-static void hash_table(const struct gguf *g, char hex[65])
+/* Identity of keys and tensor table: names, shapes, types, offsets; not of all weight bytes. A
+ * stretched model is another one: saved sequences must not go from one to the other. */
+static void hash_table(const struct zp_model *m, char hex[65])
 {
+    const struct gguf *g = &m->gguf;
     struct sha256 s;
     sha256_init(&s);
     for (uint32_t i = 0; i < g->n_kv; i++) {
@@ -73,6 +75,7 @@ static void hash_table(const struct gguf *g, char hex[65])
         sha256_update(&s, &t->type, sizeof t->type);
         sha256_update(&s, &t->offset, sizeof t->offset);
     }
+    sha256_update(&s, m->stretch, strlen(m->stretch));
     sha256_final(&s, hex);
 }
 
@@ -85,7 +88,7 @@ const char *zp_model_sha256(const zp_model *m)
     char hex[65];
     int state = atomic_load(&own->sha256_state);
     if (state == READY) return m->sha256_hex;
-    hash_table(&m->gguf, hex);
+    hash_table(m, hex);
     state = EMPTY;
     if (atomic_compare_exchange_strong(&own->sha256_state, &state, WRITING)) {
         memcpy(own->sha256_hex, hex, sizeof hex);
@@ -102,7 +105,10 @@ static zp_status fill(struct zp_model *m, const char *path, const zp_model_optio
     ZP_TRY(read_file(m, path, err));
     ZP_TRY(arch_read(&m->h, &m->gguf, &m->arena, err));
     ZP_TRY(ownkeys_check(&m->h, &m->gguf, err));
+    const char *stretch = o ? o->rope_scaling : NULL;
+    if (stretch) ZP_TRY(stretch_apply(&m->h, &m->gguf, stretch, m->stretch, err));
     ZP_TRY(position_read(&m->position, &m->gguf, &m->h, &m->arena, err));
+    if (stretch) ZP_TRY(stretch_check(&m->position, m->stretch, err));
     struct gguf_str name;
     ZP_TRY(gguf_get_str_or_null(&m->gguf, "general.name", &name, err));
     m->name = arena_strndup(&m->arena, name.data ? name.data : "", name.size);

@@ -7,6 +7,7 @@
 
 #include <zerope/zerope.h>
 #include "model/position.h"
+#include "model/stretch.h"
 #include "model/template.h"
 #include "model/tokenizer.h"
 
@@ -25,6 +26,7 @@ struct zp_model {
     _Atomic int sha256_state;
     uint64_t n_params;
     char *name;
+    char stretch[STRETCH_TEXT]; /* what the caller put in place of the file's scaling, or "" */
 };
 
 /* The tokenizer, or an error that says why there is none. */

@@ -28,7 +28,8 @@ struct trainer_options {
      * teacher's stream before the layer; layers whose positions are the teacher's are passed over.
      * The teacher must have the same layers and widths. */
     bool match;
-    uint64_t pic_steps; /* > 0: a bridge (pic.h) learns in so many steps before gates begin to close,
+    uint64_t
+        pic_steps; /* > 0: a bridge (pic.h) learns in so many steps before gates begin to close,
                          * which they do no earlier than that, and fades out in as many behind */
     enum gemm_precision precision;
     bool recompute;

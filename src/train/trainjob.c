@@ -149,16 +149,23 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
 {
     const zp_train_options *o = &j->options;
     uint64_t batch = (uint64_t)o->batch_rows * o->n_ctx, steps = (o->tokens + batch - 1) / batch;
-    struct trainer_options t = {
-        .n_ctx = o->n_ctx, .n_rows = o->batch_rows, .n_micro = o->micro_batches,
-        .n_threads = o->n_threads, .seed = o->seed, .task_share = o->task_share,
-        .opt = { .weight_decay = o->weight_decay, .clip_norm = o->clip },
-        .gates = j->gates, .pic_steps = j->pic_steps, .teacher = j->original, .ce_weight = (float)o->ce_weight,
-        .kl_weight = (float)o->kl_weight, .precision = o->bf16 ? GEMM_BF16 : GEMM_F32,
-        .recompute = o->recompute, .match = o->match,
-        .learns = strcmp(o->learn, "all") == 0 ? NULL : learns_heads,
-        .learns_arg = (void *)(uintptr_t)o->learn
-    };
+    struct trainer_options t = { .n_ctx = o->n_ctx,
+                                 .n_rows = o->batch_rows,
+                                 .n_micro = o->micro_batches,
+                                 .n_threads = o->n_threads,
+                                 .seed = o->seed,
+                                 .task_share = o->task_share,
+                                 .opt = { .weight_decay = o->weight_decay, .clip_norm = o->clip },
+                                 .gates = j->gates,
+                                 .pic_steps = j->pic_steps,
+                                 .teacher = j->original,
+                                 .ce_weight = (float)o->ce_weight,
+                                 .kl_weight = (float)o->kl_weight,
+                                 .precision = o->bf16 ? GEMM_BF16 : GEMM_F32,
+                                 .recompute = o->recompute,
+                                 .match = o->match,
+                                 .learns = strcmp(o->learn, "all") == 0 ? NULL : learns_heads,
+                                 .learns_arg = (void *)(uintptr_t)o->learn };
     t.gates.seed = o->seed;
     t.schedule = (struct schedule){ .peak = o->learning_rate, .floor = o->floor, .steps = steps,
                                     .warmup = (uint64_t)llround(o->warmup * (double)steps),

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zerope/evap.h>
 #include <zerope/report.h>
+#include <zerope/train.h>
 
 /* Read by the leak sanitizer where there is one: fontconfig, under cairo, keeps its caches. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
@@ -163,6 +164,28 @@ static zp_status call_ppl(zp_err *why)
     return give_back(status, &json);
 }
 
+static zp_status call_probe(zp_err *why)
+{
+    static const uint32_t lengths[] = { 64, 128 };
+    static const char *const kinds[] = { "copy", "order" };
+    char *json = NULL;
+    zp_model *m = NULL, *base = NULL;
+    zp_model_options stretched = { .rope_scaling = "ntk:4" };
+    zp_probe_options o = { .lengths = lengths,
+                           .n_lengths = 2,
+                           .n_windows = 2,
+                           .kinds = kinds,
+                           .n_kinds = 2,
+                           .n_cases = 2,
+                           .engine = { .n_threads = 1, .n_seq = 1 } };
+    zp_status status = zp_model_open(&m, MODEL, &stretched, why);
+    if (status == ZP_OK) status = zp_model_open(&base, MODEL, NULL, why);
+    if (status == ZP_OK) status = zp_probe_json(m, base, at("in/held.tokens"), &o, &json, why);
+    zp_model_close(base);
+    zp_model_close(m);
+    return give_back(status, &json);
+}
+
 static zp_status call_verify(zp_err *why)
 {
     char *json = NULL;
@@ -312,6 +335,7 @@ static void test_verify(void **state)
     check_case("zp_verify_run", call_verify, "out/file.gguf", "in/file.gguf", 200, 200);
     check_case("zp_verify_run, retrieval", call_verify_long, NULL, NULL, 1, 20);
     check_case("zp_ppl_json", call_ppl, NULL, NULL, 0, 0);
+    check_case("zp_probe_json", call_probe, NULL, NULL, 200, 150);
 }
 
 static void test_other_types_and_engines(void **state)
@@ -373,6 +397,9 @@ static int make_inputs(void **state)
     struct buffer prose = read_whole(PROSE);
     write_whole(at("in/text.txt"), prose.data, 12000);
     buffer_free(&prose);
+    const char *const texts[] = { at("in/text.txt"), PROSE };
+    zp_corpus_options tokens = { .tokenizer = MODEL };
+    GOLDEN_OK(zp_corpus_make(texts, 2, at("in/held.tokens"), &tokens, NULL, err));
     o.scan_out = at("in/scan.json");
     o.plan_out = at("in/plan.json");
     o.plan.uniform_slow = true; /* so that other engines can run it */

@@ -17,6 +17,9 @@ see verify new.gguf --base "$m" -f text.txt
 see export new.gguf --to gguf -o out.gguf
 see quantize "$m" q.gguf --type Q8_0
 see corpus -f text.txt --no-held --train-vocab 300 -o text.tokens
+head -c 9000 text.txt >text2.txt
+zerope corpus -f text.txt -f text2.txt --tokenizer "$m" -o m.tokens -q >/dev/null
+see probe "$m" --corpus m.tokens --windows 1 --cases 0
 see doctor --quick
 see version
 see version --features

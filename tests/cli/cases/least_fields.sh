@@ -23,6 +23,8 @@ least export o.gguf --to gguf -o e.gguf
 least quantize o.gguf q.gguf --type F16
 head -c 9000 "$t" >t2.txt
 least corpus -f "$t" -f t2.txt --train-vocab 300 -o c.tokens
+zerope corpus -f "$t" -f t2.txt --tokenizer "$m" -o m.tokens -q >/dev/null
+least probe "$m" --corpus m.tokens
 least doctor --quick
 least version
 least completion bash

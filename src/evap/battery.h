@@ -1,0 +1,64 @@
+/* battery.h: the measures by which models of one experiment are compared: what each makes of the
+ * same held-out windows and of the same made-up questions, up to many times the trained length.
+ * The public call is zp_probe_json (zerope/train.h); this is what it is made of. */
+#ifndef EVAP_BATTERY_H
+#define EVAP_BATTERY_H
+
+#include <zerope/train.h>
+#include "evap/trial.h"
+#include "train/tasks.h"
+
+enum { BATTERY_LENGTHS = 16, BATTERY_SEED = 1 };
+
+/* A number with its 95 % interval; NaN where there is none. */
+struct estimate {
+    double value, lo, hi;
+};
+
+/* Positions [from, to) of the windows of a length. */
+struct battery_span {
+    uint32_t length, from, to;
+    uint32_t n_windows, n_joined, n_docs; /* documents that are asked about */
+    uint64_t n_tokens;
+    struct estimate nll, nll_base, change, kl, top1; /* change: of nll against the base */
+};
+
+/* Cases of a kind at a length, with the answer at a distance in [from, to); to 0: at any. */
+struct battery_score {
+    enum task_kind kind;
+    uint32_t length, from, to;
+    uint32_t n_cases; /* 0: the kind does not fit into the length */
+    double nll, nll_base; /* of an answer's token, mean of the cases' means */
+    struct estimate right, right_base, change; /* shares of cases; change: right - right_base */
+};
+
+struct battery {
+    const struct zp_model *m, *base;
+    const struct shards *shards;
+    zp_probe_options o; /* resolved */
+    uint32_t lengths[BATTERY_LENGTHS], n_lengths;
+    bool kinds[TASK_KINDS];
+    struct tasks tasks[TASK_KINDS]; /* of the kinds asked for */
+    struct task task;               /* one being made */
+    struct trial_side side;
+    struct battery_span whole[BATTERY_LENGTHS];
+    struct battery_span spans[BATTERY_LENGTHS * (BATTERY_LENGTHS + 1) / 2];
+    struct battery_score scores[TASK_KINDS * BATTERY_LENGTHS];
+    struct battery_score distances[TASK_KINDS * BATTERY_LENGTHS * (BATTERY_LENGTHS + 1)];
+    uint32_t n_whole, n_spans, n_scores, n_distances;
+    uint32_t n_held;  /* held-out documents */
+    uint64_t longest; /* window they can fill */
+    double seconds;
+};
+
+/* Length number i, with the engines of b->side: fills whole and spans, or scores and distances. */
+zp_status battery_windows(struct battery *b, uint32_t i, zp_err *err);
+zp_status battery_cases(struct battery *b, uint32_t i, zp_err *err);
+/* Sequences that these two will run at most. */
+uint64_t battery_count(const struct battery *b);
+/* Kinds whose answers may be far away: asked at each length, the others at the first they fit. */
+bool battery_is_far(enum task_kind kind);
+
+zp_status battery_write(const struct battery *b, const char *corpus, char **json, zp_err *err);
+
+#endif
