@@ -35,12 +35,12 @@ static const struct made {
     { "t5-n.gguf", "{" SIZES ",\"position\":\"t5\",\"qk_norm\":true}", "zerope-qwen3" },
     { "mlp-n.gguf", "{" SIZES ",\"position\":\"mlp\",\"qk_norm\":true}", "zerope-qwen3" },
     { "none-n.gguf", "{" SIZES ",\"position\":\"none\",\"qk_norm\":true}", "zerope-qwen3" },
-    /* sizes that no vector register likes, defaults */
+    /* sizes that no vector register likes, defaults, and matrices of one row */
     { "odd.gguf",
-      "{\"n_layer\":1,\"d_model\":30,\"n_head\":3,\"d_ff\":3,\"n_ctx\":80,\"position\":\"rope\"}",
+      "{\"n_layer\":1,\"d_model\":30,\"n_head\":3,\"d_ff\":1,\"n_ctx\":80,\"position\":\"rope\"}",
       "llama" },
     { "least.gguf",
-      "{\"n_layer\":1,\"d_model\":1,\"n_head\":1,\"d_head\":2,\"d_ff\":3,\"n_ctx\":80,"
+      "{\"n_layer\":1,\"d_model\":1,\"n_head\":1,\"d_head\":2,\"d_ff\":1,\"n_ctx\":80,"
       "\"position\":\"t5\"}",
       "zerope-llama" },
 };
