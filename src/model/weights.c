@@ -418,8 +418,7 @@ static bool is_known(const char *name, uint32_t n_layer)
            is_among(name + n, of_layer, ZP_COUNT(of_layer));
 }
 
-/* A tensor that no code here reads would make a silently different model. */
-static zp_status refuse_unknown(const struct gguf *g, const struct hparams *h, zp_err *err)
+zp_status weights_check_names(const struct gguf *g, const struct hparams *h, zp_err *err)
 {
     for (uint32_t i = 0; i < g->n_tensors; i++)
         ZP_FAIL_IF(!is_known(g->tensors[i].name, h->n_layer), err, ZP_UNSUPPORTED,
@@ -491,7 +490,7 @@ static zp_status fill(struct weights *w, struct opening *o, zp_err *err)
     struct packing *jobs;
     struct packfile_key key;
     size_t n_jobs = job_count(o->h);
-    ZP_TRY(refuse_unknown(o->g, o->h, err));
+    ZP_TRY(weights_check_names(o->g, o->h, err));
     ZP_TRY(place(w, o->h, &o->work, &jobs, err));
     ZP_TRY(plan_all(w, o->g, o->h, o->exact, jobs, &w->vectors_at, err));
     w->packed_bytes = w->vectors_at + plan_vectors(o->g, o->h);

@@ -32,6 +32,9 @@ struct weights {
 
 /* Name of a matrix in layer l: "blk.3.attn_q.weight". out: >= 64 bytes. */
 char *weights_tensor_name(enum weights_mat mat, uint32_t layer, char *out);
+/* ZP_UNSUPPORTED: the file has a tensor that no code reads, which would make a silently different
+ * model. */
+zp_status weights_check_names(const struct gguf *g, const struct hparams *h, zp_err *err);
 /* What the products of a model read: f32 rows (float forms), quantised rows, or both. */
 struct weights_inputs {
     bool f32, q8;

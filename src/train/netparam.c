@@ -8,6 +8,7 @@
 
 #include "kern/quant.h"
 #include "model/gguf_write.h"
+#include "model/weights.h"
 
 enum { UNIT = 16, MOST_CHANNELS = 1024 };
 
@@ -25,6 +26,13 @@ static enum netparam_rows rows_of(const char *name)
     for (size_t i = 0; i < ZP_COUNT(known); i++)
         if (strstr(name, known[i].part)) return known[i].rows;
     return NETPARAM_PLAIN;
+}
+
+/* By name, as a matrix may have one row. */
+static bool is_matrix(const char *name)
+{
+    const char *end = strrchr(name, '.');
+    return end && strcmp(end, ".weight") == 0 && !strstr(name, "_norm.");
 }
 
 static uint32_t layer_of(const char *name, uint32_t n_layer)
@@ -54,11 +62,24 @@ static void widen_gains(const struct netparam *p, struct netparam_tensor *t)
         t->n = t->n_out = n_heads * h->d_head;
 }
 
-static void lay_out(struct netparam *p, const struct gguf_tensor *t, struct netparam_tensor *out)
+/* Rows of heads must be as many as the heads have channels, or file_row would leave the table. */
+static zp_status check_heads(const struct netparam *p, const struct netparam_tensor *t, zp_err *err)
 {
+    const struct hparams *h = &p->model->h;
+    if (t->rows == NETPARAM_PLAIN) return ZP_OK;
+    size_t n_heads = t->rows == NETPARAM_QUERY_HEADS ? h->n_head : h->n_kv;
+    bool shared = strstr(t->name, "_norm.") && t->n == h->d_head;
+    ZP_FAIL_IF(t->n_out != n_heads * h->d_head && !shared, err, ZP_BAD_FILE,
+               "tensor %s has %zu rows; expected %zu heads of %u channels", t->name, t->n_out,
+               n_heads, h->d_head);
+    return ZP_OK;
+}
+
+static zp_status lay_out(struct netparam *p, const struct gguf_tensor *t, zp_err *err)
+{
+    struct netparam_tensor *out = &p->tensors[p->n_tensors++];
     uint64_t rows = gguf_tensor_rows(t);
-    /* gains by head may have two dimensions */
-    bool matrix = rows > 1 && !strstr(t->name, "_norm.");
+    bool matrix = is_matrix(t->name);
     *out = (struct netparam_tensor){ .name = t->name,
                                      .at = p->n,
                                      .n = (size_t)(t->ne[0] * rows),
@@ -67,21 +88,32 @@ static void lay_out(struct netparam *p, const struct gguf_tensor *t, struct netp
                                      .layer = layer_of(t->name, p->model->h.n_layer),
                                      .rows = rows_of(t->name),
                                      .matrix = matrix };
+    ZP_TRY(check_heads(p, out, err));
     widen_gains(p, out);
     p->n += (out->n + UNIT - 1) / UNIT * UNIT;
+    return ZP_OK;
+}
+
+static zp_status fill(struct netparam *p, zp_err *err)
+{
+    const struct zp_model *m = p->model;
+    const struct gguf *g = &m->gguf;
+    ZP_FAIL_IF(m->h.d_head > MOST_CHANNELS, err, ZP_UNSUPPORTED,
+               "heads of %u channels cannot be trained", m->h.d_head);
+    ZP_TRY(weights_check_names(g, &m->h, err));
+    ZP_TAKE(p->tensors, &p->arena, g->n_tensors, err, "the list of parameters");
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        if (&g->tensors[i] != m->h.rope_freqs && !strstr(g->tensors[i].name, "attn_rot_embd"))
+            ZP_TRY(lay_out(p, &g->tensors[i], err));
+    return ZP_OK;
 }
 
 zp_status netparam_open(struct netparam *p, const struct zp_model *m, zp_err *err)
 {
-    const struct gguf *g = &m->gguf;
     *p = (struct netparam){ .model = m, .arena = { .tag = MEM_TRAIN } };
-    ZP_FAIL_IF(m->h.d_head > MOST_CHANNELS, err, ZP_UNSUPPORTED,
-               "heads of %u channels cannot be trained", m->h.d_head);
-    ZP_TAKE(p->tensors, &p->arena, g->n_tensors, err, "the list of parameters");
-    for (uint32_t i = 0; i < g->n_tensors; i++)
-        if (&g->tensors[i] != m->h.rope_freqs)
-            lay_out(p, &g->tensors[i], &p->tensors[p->n_tensors++]);
-    return ZP_OK;
+    zp_status status = fill(p, err);
+    if (status != ZP_OK) netparam_close(p);
+    return status;
 }
 
 void netparam_close(struct netparam *p)
@@ -165,22 +197,31 @@ struct source { /* of one tensor's rows, in the file's order */
     const float *w;
     const struct quant_traits *traits;
     size_t *row_here; /* (n_out) by file row */
-    float *room;      /* (n_out) for vectors */
+    size_t n_in;      /* row length in the file: gains by head may have two dimensions there */
+    float *room;      /* (n_in) */
 };
+
+/* One row of the file. */
+static zp_status fill_row(const struct source *s, size_t row, void *out, zp_err *err)
+{
+    const float *values = s->w + (s->tensor->matrix ? s->row_here[row] * s->n_in : 0);
+    zp_err why = { 0 };
+    if (!s->tensor->matrix) {
+        for (size_t i = 0; i < s->n_in; i++) s->room[i] = s->w[s->row_here[row * s->n_in + i]];
+        values = s->room;
+    }
+    zp_status status = quant_quantize_row(s->traits, values, out, s->n_in, &why);
+    ZP_FAIL_IF(status != ZP_OK, err, status, "tensor %s, row %zu: %s", s->tensor->name, row,
+               why.message);
+    return ZP_OK;
+}
 
 static zp_status fill_rows(void *arg, uint64_t first, uint64_t n, void *out, zp_err *err)
 {
     const struct source *s = arg;
-    const struct netparam_tensor *t = s->tensor;
-    uint8_t *to = out;
-    if (!t->matrix) {
-        for (size_t i = 0; i < t->n_out; i++) s->room[i] = s->w[s->row_here[i]];
-        return quant_quantize_row(s->traits, s->room, to, t->n_out, err);
-    }
-    size_t bytes = t->n_in / s->traits->block * s->traits->bytes;
-    for (uint64_t i = 0; i < n; i++, to += bytes)
-        ZP_TRY(quant_quantize_row(s->traits, s->w + s->row_here[first + i] * t->n_in, to, t->n_in,
-                                  err));
+    size_t bytes = quant_row_bytes(s->traits, s->n_in);
+    for (uint64_t i = 0; i < n; i++)
+        ZP_TRY(fill_row(s, (size_t)(first + i), (uint8_t *)out + i * bytes, err));
     return ZP_OK;
 }
 
@@ -196,11 +237,12 @@ static zp_status add_tensor(struct gguf_edit *e, const struct netparam *p,
     for (uint32_t i = 0; i < out.n_dims; i++) n_file *= out.ne[i];
     *s = (struct source){ .tensor = t, .w = w + t->at };
     s->traits = small ? quant_traits_find(QUANT_F32) : wanted;
+    if (t->n != n_file) out.n_dims = 1, out.ne[0] = t->n; /* widened */
+    s->n_in = (size_t)out.ne[0];
     ZP_TAKE(s->row_here, arena, t->n_out, err, "an order of rows");
-    ZP_TAKE(s->room, arena, t->matrix ? 1 : t->n_out, err, "a tensor");
+    ZP_TAKE(s->room, arena, s->n_in, err, "a row");
     for (size_t r = 0; r < t->n_out; r++) s->row_here[file_row(p, t, r)] = r;
     out.type = s->traits->type;
-    if (t->n != n_file) out.n_dims = 1, out.ne[0] = t->n; /* widened */
     out.data = NULL;
     out.fill = fill_rows;
     out.fill_arg = s;
@@ -216,7 +258,10 @@ static zp_status edit_file(struct gguf_edit *e, const struct netparam *p, const 
         ZP_TRY(add_tensor(e, p, &p->tensors[i], w, type, &sources[i], arena, err));
     gguf_edit_remove_key(e, "zerope.evidence");
     gguf_edit_remove_key(e, "zerope.context.validated");
-    ZP_TRY(gguf_edit_set_u32(e, "general.file_type", quant_traits_find(type)->file_type, err));
+    const struct quant_traits *traits = quant_traits_find(type);
+    ZP_TRY(gguf_edit_set_u32(e, "general.file_type", traits->file_type, err));
+    if (traits->form != QUANT_FLOAT)
+        ZP_TRY(gguf_edit_set_u32(e, "general.quantization_version", 2, err));
     return recipe ? gguf_edit_set_str(e, "zerope.recipe", recipe, err) : ZP_OK;
 }
 

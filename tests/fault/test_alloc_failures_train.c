@@ -1,9 +1,14 @@
-/* test_alloc_failures_train.c: saving and opening checkpoints when allocation number n fails, for
- * all n: ZP_NO_MEMORY, no byte stays behind, the folder is as it was, and it works afterwards. */
+/* test_alloc_failures_train.c: saving and opening checkpoints, making models and reading and
+ * writing their parameters when allocation number n fails, for all n: ZP_NO_MEMORY, no byte stays
+ * behind, the folder is as it was, and it works afterwards. */
 #include "alloc_failures.h"
 
 #include "in_folder.h"
+#include "kern/quant.h"
 #include "train/checkpoint.h"
+#include "train/netparam.h"
+#include "train/newmodel.h"
+#include "train_fixture.h"
 
 static const float weights[100] = { 1, 2, 3 };
 static const struct checkpoint_part parts[] = { { "weights", CHECKPOINT_F32, weights, 100 },
@@ -39,9 +44,62 @@ static void test_checkpoints(void **state)
     fail_each(&calls[1], 2);
 }
 
+/* Compiled expressions of the pre-tokeniser are a convenience: matching works without. */
+enum { EXPRESSIONS = 32 };
+
+static zp_status make(void *arg, zp_err *why)
+{
+    static const char config[] = "{\"n_layer\":2,\"d_model\":16,\"n_head\":2,\"n_kv\":1,"
+                                 "\"d_ff\":8,\"n_ctx\":80,\"position\":\"t5\",\"qk_norm\":true}";
+    (void)arg;
+    return newmodel_write(config, "config", in_folder("fixture.gguf"), 1,
+                          in_folder("models/new.gguf"), why);
+}
+
+static const zp_model *model;
+
+static zp_status copy(void *arg, zp_err *why)
+{
+    struct netparam p;
+    (void)arg;
+    ZP_TRY(netparam_open(&p, model, why));
+    float *w = mem_array(MEM_TRAIN, p.n, sizeof *w);
+    zp_status status = w ? netparam_read(&p, w, why) : ZP_NO_MEMORY;
+    if (status == ZP_OK)
+        status = netparam_write(&p, w, QUANT_BF16, "{}", in_folder("models/copy.gguf"), why);
+    mem_free(w);
+    netparam_close(&p);
+    return status == ZP_NO_MEMORY && !w
+               ? status_fail(why, ZP_NO_MEMORY, __FILE__, __LINE__, "no memory for the array")
+               : status;
+}
+
+static void test_models(void **state)
+{
+    (void)state;
+    struct train_fixture f = { 0 };
+    zp_model *open = golden_small("gguf-qwen2");
+    char path[128];
+    snprintf(path, sizeof path, "%s", in_folder("models"));
+    GOLDEN_OK(os_make_folders(path, err));
+    fixture_tokenizer(&f, 270);
+    tokenizer_close(f.tokenizer);
+    model = open;
+    struct fail_call calls[] = {
+        { .what = "newmodel_write", .run = make, .arg = path, .folder = path,
+          .may_do_without = EXPRESSIONS },
+        { .what = "netparam", .run = copy, .arg = path, .folder = path },
+    };
+    GOLDEN_OK(make(path, err));
+    fail_each(&calls[0], 60);
+    fail_each(&calls[1], 30);
+    zp_model_close(open);
+}
+
 int main(void)
 {
     fail_watch_jansson();
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_checkpoints) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_checkpoints),
+                                        cmocka_unit_test(test_models) };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
