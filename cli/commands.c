@@ -703,8 +703,8 @@ const struct cli_command cli_commands[] = {
                 "one refuses it.",
             .fields = "documents held_documents tokens held_share token_length n_vocab file"),
     COMMAND(train, "train a model on token documents", OPTIONS(train),
-            .about = "All parameters learn by AdamW, in float32; rows are filled with documents that "
-                     "do not see each other. A run with --run can be stopped and gone on with: the "
+            .about = "All parameters learn by AdamW, in float32; rows are filled with documents "
+                     "that do not see each other. A run with --run can be stopped and gone on with: the "
                      "result has the same bits, and so it has for any number of threads and "
                      "processes.\n\n"
                      "A loss that is not finite skips the step; three in a row go back to the last "
