@@ -52,6 +52,11 @@ static void train_options(struct cli *c, zp_train_options *o)
         .kl_weight = or_none(c, "kl-weight"),
         .learn = cli_text(c, "learn"),
         .match = cli_flag(c, "match"),
+        .lora_rank = cli_u32(c, "lora-rank"),
+        .lora_alpha = cli_real(c, "lora-alpha"),
+        .lora_targets = cli_text(c, "lora-targets"),
+        .adapter_in = cli_text(c, "adapter-in"),
+        .adapter_out = cli_text(c, "adapter-out"),
         .seed = (uint64_t)cli_int(c, "seed"),
         .n_threads = cli_u32(c, "threads"),
         .bf16 = cli_flag(c, "bf16"),
@@ -73,7 +78,7 @@ zp_status cmd_train(struct cli *c)
 {
     char *json = NULL;
     zp_train_options o;
-    CLI_TRY(cli_check_outputs(c, NULL));
+    CLI_TRY(cli_check_outputs(c, "adapter-out"));
     train_options(c, &o);
     o.rotation_dropout = cli_real(c, "rotation-dropout");
     zp_status st = zp_train_run(cli_text(c, "model"), cli_text(c, "corpus"),
@@ -100,7 +105,7 @@ zp_status cmd_anneal(struct cli *c)
         .t_cool = cli_u32(c, "t-cool"),
         .tolerance = cli_real(c, "tolerance"),
     };
-    CLI_TRY(cli_check_outputs(c, NULL));
+    CLI_TRY(cli_check_outputs(c, "adapter-out"));
     train_options(c, &o.train);
     zp_status st = zp_anneal_run(cli_text(c, "model"), cli_text(c, "corpus"),
                                  cli_text(c, "output"), &o, &json, &c->err);

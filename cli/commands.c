@@ -454,6 +454,16 @@ static const struct cli_example corpus_examples[] = {
     CHOICE("learn", "WHAT", "all|qk|qko", "all",                                          \
            "what learns: all; what makes queries and keys; and what joins the heads"),     \
     FLAG("match", "instead of the loss: each layer's attention is to match the original's"), \
+    COUNT("lora-rank", "N", 0, 65536, "0",                                                \
+          "nothing but low-rank adapters learns: matrices become W + alpha / N * B A, and are " \
+          "written so; 0: none, or the rank of --adapter-in"),                            \
+    REAL("lora-alpha", "X", 1e-6, 1e9, NULL,                                               \
+         "alpha of the adapters; default: the rank, or that of --adapter-in"),            \
+    TEXT("lora-targets", "LIST", "matrices with adapters, of q,k,v,o,gate,up,down; default: " \
+         "q,v, or those of --adapter-in"),                                                \
+    PATH("adapter-in", NULL, "FOLDER", "begin with the adapters of this folder (PEFT)"),  \
+    PATH("adapter-out", NULL, "FOLDER", "write the adapters there, too, as PEFT has them", \
+         .writes = true),                                                                 \
     INT("seed", "N", 1, 9e18, "1", "seed of all draws", .flag_only = true),               \
     FLAG("bf16", "products in bfloat16 where the processor can"),                         \
     FLAG("recompute", "keep less between the passes: less memory, a third more work"),    \
@@ -704,11 +714,14 @@ const struct cli_command cli_commands[] = {
             .fields = "documents held_documents tokens held_share token_length n_vocab file"),
     COMMAND(train, "train a model on token documents", OPTIONS(train),
             .about = "All parameters learn by AdamW, in float32; rows are filled with documents "
-                     "that do not see each other. A run with --run can be stopped and gone on with: the "
-                     "result has the same bits, and so it has for any number of threads and "
-                     "processes.\n\n"
+                     "that do not see each other. A run with --run can be stopped and gone on "
+                     "with: the result has the same bits, and so it has for any number of threads "
+                     "and processes.\n\n"
                      "A loss that is not finite skips the step; three in a row go back to the last "
-                     "checkpoint and leave those batches out.",
+                     "checkpoint and leave those batches out.\n\n"
+                     "--lora-rank or --adapter-in: adapters learn and nothing else, so that "
+                     "gradients, optimiser and checkpoints are as small as they are. The weights "
+                     "are held in float32 whatever the file's type.",
             .fields = "file steps tokens loss held_before held tokens_per_second"),
     COMMAND(anneal, "take positions out by training (also: evaporate --train)", OPTIONS(anneal),
             .about = "Gates close under a policy while the model learns; what has closed is absent "

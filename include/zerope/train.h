@@ -46,16 +46,22 @@ typedef struct zp_train_report {
 typedef void (*zp_train_report_fn)(void *arg, const zp_train_report *report);
 
 /* Trains a model on a corpus (zp_corpus_make) and writes it to `out` (GGUF; may be the model's own
- * path). All parameters learn, but slopes of ALiBi. With the same options, corpus, machine kind and
- * library the result has the same bits for any number of threads and processes, and when a run was
- * stopped and gone on with.
+ * path). All parameters learn, but slopes of ALiBi; with lora_rank or adapter_in nothing but
+ * adapters (LoRA): chosen matrices become W0 + lora_alpha / lora_rank * B A, and `out` holds them
+ * so, merged. W0 is what the file has, de-quantised to f32: of a quantised model adapters save the
+ * gradients and the optimiser's state, not the memory of its weights. With the same options,
+ * corpus, machine kind and library the result has the same bits for any number of threads and
+ * processes, and when a run was stopped and gone on with.
  * Errors: a corpus of another tokenizer, without held-out documents, numbers in the model that are
- * not finite, checkpoints of another model or with other options: ZP_BAD_INPUT or ZP_BAD_FILE; loss
- * or gradients that stay not finite after roll-backs, norms of queries or keys that grew fourfold:
- * ZP_RUN, the last checkpoint stays.
+ * not finite, checkpoints of another model or with other options, a damaged folder of adapters or
+ * one without any that fits: ZP_BAD_INPUT or ZP_BAD_FILE; adapters of a kind that is not read:
+ * ZP_UNSUPPORTED; a rank beyond a matrix, an unknown target: ZP_USAGE; loss or gradients that stay
+ * not finite after roll-backs, norms of queries or keys that grew fourfold: ZP_RUN, the last
+ * checkpoint stays.
  * JSON {model, corpus, file, steps, tokens, n_ctx, batch_rows, learning_rate, loss, held_before,
  * held (each {nll, ppl, windows, tokens; with an original kl and same_top}), seconds,
- * tokens_per_second, precision, matrices, skipped_steps, roll_backs, run}. */
+ * tokens_per_second, precision, matrices, skipped_steps, roll_backs, run; with adapters lora {rank,
+ * alpha, targets, matrices, parameters, folder}}. */
 typedef struct zp_train_options {
     uint64_t tokens;        /* budget, rounded up to whole batches; required */
     uint32_t n_ctx;         /* tokens of a row; default: the model's context, at most 512 */
@@ -77,6 +83,13 @@ typedef struct zp_train_options {
     bool match;             /* instead of the loss: what each layer's attention adds matches the
                              * original's (mean squared error, layer by layer, with the original's
                              * stream before it); layers whose positions are the original's rest */
+    uint32_t lora_rank;     /* 0: no adapters, or, with adapter_in, that folder's rank */
+    double lora_alpha;      /* default: the rank, so that B A counts once; or the folder's */
+    const char *lora_targets; /* list of q,k,v,o,gate,up,down; default "q,v", or the folder's */
+    /* Folders as PEFT has them (adapter_config.json, adapter_model.safetensors). adapter_in: to
+     * begin with; what it has of matrices that the model lacks, or has in another shape, is left
+     * out with a warning. adapter_out: the adapters are written there as well. NULL: none. */
+    const char *adapter_in, *adapter_out;
     uint64_t seed;          /* default 1 */
     uint32_t n_threads;
     bool bf16;              /* products in bfloat16 where the processor can; else float32 */

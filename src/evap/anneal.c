@@ -172,6 +172,7 @@ static zp_status run(struct trainjob *j, const char *out, char **json, zp_err *e
     ZP_TRY(trainjob_run(j, err));
     if (!trainjob_leads(j)) return ZP_OK;
     ZP_TRY(anneal_write(j, out, err));
+    ZP_TRY(trainjob_write_adapter(j, err));
     return json ? report(j, out, json, err) : ZP_OK;
 }
 

@@ -70,9 +70,8 @@ static zp_status open_parameters(struct trainer *t, zp_err *err)
     struct netparam *p = &t->param;
     ZP_TRY(netparam_open(p, t->model, err));
     ZP_ALLOC(t->w, MEM_TRAIN, p->n, err, "the parameters");
-    ZP_ALLOC(t->sum, MEM_TRAIN, p->n, err, "gradients");
-    t->dw = t->sum;
-    if (t->options.n_micro > 1) ZP_ALLOC(t->dw, MEM_TRAIN, p->n, err, "gradients");
+    /* With adapters only the places of their matrices are ever touched. */
+    ZP_ALLOC(t->dw, MEM_TRAIN, p->n, err, "gradients");
     ZP_ALLOC(t->frozen, MEM_TRAIN, p->n_tensors, err, "the list of tensors");
     ZP_TRY(netparam_read(p, t->w, err));
     t->key.shape = p->n;
@@ -90,15 +89,50 @@ static bool decays(const struct netparam_tensor *t)
     return t->matrix && !strstr(t->name, ".pos_");
 }
 
-static zp_status open_optimiser(struct trainer *t, zp_err *err)
+static zp_status open_adapter(struct trainer *t, zp_err *err)
 {
-    struct opt_segment *segments;
+    struct adapter *a = &t->adapter;
+    ZP_TRY(adapter_open(a, &t->param, t->w, t->pool, &t->options.adapter, err));
+    ZP_ALLOC(t->dx, MEM_TRAIN, a->n, err, "gradients of adapters");
+    t->x = a->x;
+    t->n_x = a->n;
+    for (size_t i = 0; i < t->param.n_tensors; i++)
+        t->frozen[i] = !adapter_has(a, &t->param.tensors[i]);
+    for (size_t i = 0; i < a->n_matrices; i++) {
+        size_t at[] = { (size_t)(a->matrices[i].of - t->param.tensors), a->options.rank };
+        t->key.shape = hash_bytes(at, sizeof at, t->key.shape);
+    }
+    return ZP_OK;
+}
+
+static zp_status open_learning(struct trainer *t, zp_err *err)
+{
+    if (t->options.adapter.rank) ZP_TRY(open_adapter(t, err));
+    else t->x = t->w, t->dx = t->dw, t->n_x = t->param.n;
+    t->sum = t->dx;
+    if (t->options.n_micro > 1) ZP_ALLOC(t->sum, MEM_TRAIN, t->n_x, err, "gradients");
+    return ZP_OK;
+}
+
+static void list_segments(const struct trainer *t, struct opt_segment *segments)
+{
     const struct netparam *p = &t->param;
-    ZP_ALLOC(segments, MEM_TRAIN, p->n_tensors, err, "the list of tensors");
+    if (t->adapter.n) {
+        adapter_segments(&t->adapter, segments);
+        return;
+    }
     for (size_t i = 0; i < p->n_tensors; i++)
         segments[i] = (struct opt_segment){ p->tensors[i].at, p->tensors[i].n, 1,
                                             decays(&p->tensors[i]), t->frozen[i] };
-    zp_status status = opt_open(&t->opt, p->n, segments, p->n_tensors, &t->options.opt, err);
+}
+
+static zp_status open_optimiser(struct trainer *t, zp_err *err)
+{
+    struct opt_segment *segments;
+    size_t n = t->adapter.n ? 2 * t->adapter.n_matrices : t->param.n_tensors;
+    ZP_ALLOC(segments, MEM_TRAIN, n, err, "the list of tensors");
+    list_segments(t, segments);
+    zp_status status = opt_open(&t->opt, t->n_x, segments, n, &t->options.opt, err);
     mem_free(segments);
     return status;
 }
@@ -155,6 +189,7 @@ static zp_status fill(struct trainer *t, zp_err *err)
     ZP_TRY(pool_open(&t->pool, o->n_threads, err));
     ZP_TRY(gemm_open(&t->gemm, t->pool, o->precision, err));
     ZP_TRY(open_parameters(t, err));
+    ZP_TRY(open_learning(t, err));
     ZP_TRY(open_optimiser(t, err));
     ZP_TRY(open_net(t, err));
     ZP_TRY(open_pic(t, err));
@@ -183,9 +218,11 @@ void trainer_close(struct trainer *t)
     net_close(t->net);
     opt_free(&t->opt);
     netparam_close(&t->param);
+    if (t->sum != t->dx) mem_free(t->sum);
+    if (t->dx != t->dw) mem_free(t->dx);
+    adapter_close(&t->adapter);
     mem_free(t->w);
-    if (t->dw != t->sum) mem_free(t->dw);
-    mem_free(t->sum);
+    mem_free(t->dw);
     mem_free(t->hidden);
     mem_free(t->dhidden);
     mem_free(t->dgates);
@@ -196,6 +233,11 @@ void trainer_close(struct trainer *t)
     packer_close(&t->packer);
     tasks_close(&t->tasks);
     *t = (struct trainer){ 0 };
+}
+
+void trainer_apply(struct trainer *t)
+{
+    if (t->adapter.n) adapter_merge(&t->adapter, t->w); // R3
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -294,15 +336,17 @@ static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_g
     struct net_gradients to = { .w = t->dw, .frozen = t->frozen };
     if (learn) to.mix = t->dgates, to.bias = t->dgates + t->gates.n_pairs;
     ZP_TRY(packer_micro(&t->packer, t->step + t->data_shift, micro, &t->batch, err));
-    memset(t->dw, 0, t->param.n * sizeof *t->dw);
+    if (t->adapter.n) adapter_clear(&t->adapter, t->dw);
+    else memset(t->dw, 0, t->param.n * sizeof *t->dw);
     memset(t->dgates, 0, t->gates.n * sizeof *t->dgates);
     if (t->pic.n) memset(t->pic.dp, 0, t->pic.n * sizeof *t->pic.dp);
     if (t->options.match) {
         run_match(t, gates, &to, sums);
-        return ZP_OK;
+    } else {
+        run_loss(t, gates, true, sums);
+        net_backward(t->net, t->w, gates, &t->batch, t->dhidden, &to);
     }
-    run_loss(t, gates, true, sums);
-    net_backward(t->net, t->w, gates, &t->batch, t->dhidden, &to);
+    if (t->adapter.n) adapter_gradients(&t->adapter, t->dw, t->dx);
     return ZP_OK;
 }
 
@@ -319,15 +363,15 @@ static zp_status add_round(struct trainer *t, const struct loss_sums *mine, uint
         ZP_TRY(dist_add_f32(t->dist, t->pic.sum, t->pic.dp, t->pic.n, n_ranks, err));
     if (gates_learn(&t->gates, t->step))
         ZP_TRY(dist_add_f32(t->dist, t->gates.d, t->dgates, t->gates.n, n_ranks, err));
-    return t->dw == t->sum ? ZP_OK
-                           : dist_add_f32(t->dist, t->sum, t->dw, t->param.n, n_ranks, err);
+    return t->dx == t->sum ? ZP_OK
+                           : dist_add_f32(t->dist, t->sum, t->dx, t->n_x, n_ranks, err);
 }
 
 static zp_status run_batch(struct trainer *t, const struct net_gates *gates, struct loss_sums *all,
                            zp_err *err)
 {
     uint32_t n = t->options.n_micro, size = dist_size(t->dist), rank = dist_rank(t->dist);
-    if (t->dw != t->sum) memset(t->sum, 0, t->param.n * sizeof *t->sum);
+    if (t->dx != t->sum) memset(t->sum, 0, t->n_x * sizeof *t->sum);
     for (uint32_t first = 0; first < n; first += size) { // R2
         struct loss_sums sums = { 0 };
         if (first + rank < n) ZP_TRY(run_micro(t, first + rank, gates, &sums, err));
@@ -347,9 +391,10 @@ zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *
     double weight = out->sums.weight > 0 ? out->sums.weight : 1;
     double ce_weight = o->match ? 1 : (double)o->ce_weight;
     out->loss = (ce_weight * out->sums.ce + (double)o->kl_weight * out->sums.kl) / weight;
-    if (isfinite(out->loss)) opt_step(&t->opt, t->pool, t->w, t->sum, out->rate, 1 / weight,
+    if (isfinite(out->loss)) opt_step(&t->opt, t->pool, t->x, t->sum, out->rate, 1 / weight,
                                       &out->opt);
     else out->opt = (struct opt_report){ .grad_norm = (double)NAN, .skipped = true };
+    if (!out->opt.skipped) trainer_apply(t);
     out->verdict = guard_step(&t->guard, out->loss, out->opt.grad_norm);
     out->spike = guard_is_spike(&t->guard, out->loss);
     t->gates.n_closings = 0;
@@ -394,12 +439,17 @@ zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_
 
 enum { OWN_PARTS = 6, PIC_PARTS = 4, MOST_PARTS = OWN_PARTS + GATES_PARTS + PIC_PARTS };
 
+static const char *name_of_x(const struct trainer *t)
+{
+    return t->adapter.n ? "adapters" : "w";
+}
+
 static size_t list_parts(const struct trainer *t, struct checkpoint_part *out)
 {
     const struct checkpoint_part own[OWN_PARTS] = {
-        { "w", CHECKPOINT_F32, t->w, t->param.n },
-        { "adam.m", CHECKPOINT_F32, t->opt.m, t->param.n },
-        { "adam.v", CHECKPOINT_F32, t->opt.v, t->param.n },
+        { name_of_x(t), CHECKPOINT_F32, t->x, t->n_x },
+        { "adam.m", CHECKPOINT_F32, t->opt.m, t->n_x },
+        { "adam.v", CHECKPOINT_F32, t->opt.v, t->n_x },
         { "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1 },
         { "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard },
         { "data.shift", CHECKPOINT_U64, &t->data_shift, 1 },
@@ -437,9 +487,10 @@ static zp_status restore_pic(struct trainer *t, const struct checkpoint *c, zp_e
 
 static zp_status restore(struct trainer *t, const struct checkpoint *c, zp_err *err)
 {
-    ZP_TRY(checkpoint_read(c, "w", CHECKPOINT_F32, t->w, t->param.n, err));
-    ZP_TRY(checkpoint_read(c, "adam.m", CHECKPOINT_F32, t->opt.m, t->param.n, err));
-    ZP_TRY(checkpoint_read(c, "adam.v", CHECKPOINT_F32, t->opt.v, t->param.n, err));
+    ZP_TRY(checkpoint_read(c, name_of_x(t), CHECKPOINT_F32, t->x, t->n_x, err));
+    ZP_TRY(checkpoint_read(c, "adam.m", CHECKPOINT_F32, t->opt.m, t->n_x, err));
+    ZP_TRY(checkpoint_read(c, "adam.v", CHECKPOINT_F32, t->opt.v, t->n_x, err));
+    trainer_apply(t);
     ZP_TRY(checkpoint_read(c, "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1, err));
     ZP_TRY(checkpoint_read(c, "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard, err));
     ZP_TRY(checkpoint_read(c, "data.shift", CHECKPOINT_U64, &t->data_shift, 1, err));

@@ -1,13 +1,17 @@
 /* trainer.h: what a training run holds, and one step of it: batch, teacher, loss, gradients, gates,
  * AdamW; quality on held-out windows; its state as a checkpoint.
+ * What learns are the parameters themselves, or adapters of some of them (adapter.h).
  * R1 a step is a function of (options, state, step): a resumed run gives the bits of one that was
  *    not disturbed.
- * R2 gradients of micro-batches are added in ascending order: the same bits for any number of
- *    processes (dist.h). */
+ * R2 gradients of what learns are added over micro-batches in ascending order: the same bits for
+ *    any number of processes (dist.h). Those of adapters are made from the gradients of one
+ *    micro-batch before they are added.
+ * R3 with adapters w is always what they make it; no other parameter changes. */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
 #include "dist/dist.h"
+#include "train/adapter.h"
 #include "train/gates.h"
 #include "train/loss.h"
 #include "train/optimiser.h"
@@ -33,8 +37,10 @@ struct trainer_options {
                          * which they do no earlier than that, and fades out in as many behind */
     enum gemm_precision precision;
     bool recompute;
+    struct adapter_options adapter; /* rank 0: none; else nothing but adapters learns */
     uint64_t config; /* hash of what was asked for, for checkpoints; 0: not compared */
-    /* NULL: all tensors learn but ALiBi slopes; else whether this one does. */
+    /* NULL: all tensors learn but ALiBi slopes; else whether this one does. Not asked where there
+     * are adapters. */
     bool (*learns)(void *arg, const struct netparam_tensor *t);
     void *learns_arg;
 };
@@ -75,7 +81,12 @@ struct trainer {
     struct netparam teacher_param;
     struct net *teacher;
     float *teacher_w, *teacher_hidden;
-    float *w, *dw, *sum;     /* (param.n); sum: of micro-batches, dw itself where there is one */
+    struct adapter adapter;  /* rank 0: none */
+    float *w, *dw;           /* (param.n); dw: of a micro-batch */
+    /* (n_x) what learns: w and dw, or the adapters and their gradients; sum: of micro-batches, dx
+     * itself where there is one. */
+    float *x, *dx, *sum;
+    size_t n_x;
     float *hidden, *dhidden; /* (rows of a micro-batch, d_model) */
     float *dgates;           /* (gates.n) of a micro-batch */
     struct trainer_match {   /* of a micro-batch */
@@ -84,7 +95,7 @@ struct trainer {
         double off; /* shares of the layers, summed */
         uint32_t n_layers;
     } matching;
-    uint8_t *frozen;         /* (param.n_tensors) */
+    uint8_t *frozen;         /* (param.n_tensors) 1: its gradient is not wanted */
     uint64_t step;           /* the next one */
     uint64_t data_shift;     /* batch of a step: step + data_shift; grows with each roll-back */
     struct checkpoint_key key;
@@ -94,6 +105,8 @@ struct trainer {
 zp_status trainer_open(struct trainer *t, const struct zp_model *model, const struct shards *shards,
                        struct dist *dist, const struct trainer_options *o, zp_err *err);
 void trainer_close(struct trainer *t); /* accepts a half-built or zeroed object */
+/* After a change to t->x from outside: w follows. */
+void trainer_apply(struct trainer *t);
 /* One step. What it found is in *out; where the verdict is not GUARD_GO nothing was changed but the
  * number of the step. */
 zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *err);

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/numtext.h"
+#include "base/os.h"
 #include "kern/quant.h"
 #include "model/gguf_write.h"
 
@@ -73,6 +74,39 @@ static zp_status check_options(const struct trainjob *j, zp_err *err)
     return ZP_OK;
 }
 
+static zp_status check_adapter(const zp_train_options *o, bool wanted, zp_err *err)
+{
+    ZP_FAIL_IF(!wanted && (o->lora_alpha != 0 || o->lora_targets || o->adapter_out), err, ZP_USAGE,
+               "adapters need a rank (--lora-rank) or a folder to begin with (--adapter-in)");
+    ZP_FAIL_IF(wanted && strcmp(o->learn, "all") != 0, err, ZP_USAGE,
+               "nothing but adapters learns where there are some: --lora-targets names their "
+               "matrices, not --learn %s", o->learn);
+    ZP_FAIL_IF(o->adapter_out && os_exists(o->adapter_out) && !os_is_folder(o->adapter_out), err,
+               ZP_USAGE, "%s: is no folder, which adapters are written to", o->adapter_out);
+    return ZP_OK;
+}
+
+/* Adapters: what the options say, else the folder to begin with, else the defaults. */
+static zp_status find_adapter(struct trainjob *j, zp_err *err)
+{
+    const zp_train_options *o = &j->options;
+    struct adapter_options *a = &j->adapter;
+    bool wanted = o->lora_rank > 0 || o->adapter_in;
+    ZP_TRY(check_adapter(o, wanted, err));
+    if (!wanted) return ZP_OK;
+    if (o->adapter_in) ZP_TRY(adapterfile_open(&j->start, o->adapter_in, err));
+    a->rank = o->lora_rank ? o->lora_rank : j->start.rank;
+    a->alpha = o->lora_alpha != 0 ? o->lora_alpha : o->adapter_in ? j->start.alpha : a->rank;
+    a->seed = o->seed;
+    ZP_FAIL_IF(o->adapter_in && (a->rank != j->start.rank || a->alpha != j->start.alpha), err,
+               ZP_USAGE, "%s: its adapters have rank %u and alpha %g, not %u and %g",
+               o->adapter_in, j->start.rank, j->start.alpha, a->rank, a->alpha);
+    if (o->lora_targets || !o->adapter_in)
+        return adapter_read_targets(o->lora_targets ? o->lora_targets : "q,v", &a->targets, err);
+    a->targets = j->start.targets;
+    return ZP_OK;
+}
+
 /* Notes what was asked for: a name and its value as text. */
 static void ask(struct trainjob *j, const char *name, const char *format, ...) ZP_PRINTF(3, 4);
 static void ask(struct trainjob *j, const char *name, const char *format, ...)
@@ -83,6 +117,18 @@ static void ask(struct trainjob *j, const char *name, const char *format, ...)
     (void)numtext_vprintf(value, TRAINJOB_TEXT, format, list);
     va_end(list);
     j->asked[j->n_asked++] = (struct series_option){ name, value, NULL };
+}
+
+/* Nothing where there are none: runs from before there were any can be gone on with. */
+static void ask_adapter(struct trainjob *j)
+{
+    char targets[ADAPTER_LIST];
+    if (j->adapter.rank == 0) return;
+    adapter_write_targets(j->adapter.targets, targets);
+    ask(j, "lora-rank", "%u", j->adapter.rank);
+    ask(j, "lora-alpha", "%.17g", j->adapter.alpha);
+    ask(j, "lora-targets", "%s", targets);
+    ask(j, "adapter-in", "%016llx", (unsigned long long)j->start.hash);
 }
 
 /* What the bits of a run depend on. */
@@ -122,6 +168,7 @@ static void ask_all(struct trainjob *j, uint64_t steps)
     ask(j, "begin", "%llu", (unsigned long long)g->begin);
     ask(j, "pic-steps", "%llu", (unsigned long long)j->pic_steps);
     ask(j, "corpus", "%016llx", (unsigned long long)j->shards.head.ids_hash);
+    ask_adapter(j);
 }
 
 static uint64_t hash_asked(const struct trainjob *j)
@@ -164,6 +211,7 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
                                  .precision = o->bf16 ? GEMM_BF16 : GEMM_F32,
                                  .recompute = o->recompute,
                                  .match = o->match,
+                                 .adapter = j->adapter,
                                  .learns = strcmp(o->learn, "all") == 0 ? NULL : learns_heads,
                                  .learns_arg = (void *)(uintptr_t)o->learn };
     t.gates.seed = o->seed;
@@ -173,7 +221,11 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
     ZP_TRY(schedule_find(o->schedule, &t.schedule.kind, err));
     ask_all(j, steps);
     t.config = hash_asked(j);
-    return trainer_open(&j->trainer, j->model, &j->shards, j->dist, &t, err);
+    ZP_TRY(trainer_open(&j->trainer, j->model, &j->shards, j->dist, &t, err));
+    if (!j->start.folder) return ZP_OK;
+    ZP_TRY(adapterfile_load(&j->start, &j->trainer.adapter, err));
+    trainer_apply(&j->trainer);
+    return ZP_OK;
 }
 
 static zp_status fill(struct trainjob *j, zp_err *err)
@@ -185,6 +237,7 @@ static zp_status fill(struct trainjob *j, zp_err *err)
     ZP_TRY(shards_open(&j->shards, j->corpus_path, err));
     fill_defaults(&j->options, j->model);
     ZP_TRY(check_options(j, err));
+    ZP_TRY(find_adapter(j, err));
     return open_trainer(j, err);
 }
 
@@ -203,6 +256,7 @@ zp_status trainjob_open(struct trainjob *j, const char *model, const char *corpu
 void trainjob_close(struct trainjob *j)
 {
     trainer_close(&j->trainer);
+    adapterfile_close(&j->start);
     shards_close(&j->shards);
     zp_model_close(j->original);
     zp_model_close(j->model);
@@ -254,6 +308,25 @@ static void report_quality(struct json_build *w, const char *key, const struct t
     json_build_object_end(w);
 }
 
+static void report_adapter(struct json_build *w, const struct trainjob *j)
+{
+    const struct adapter *a = &j->trainer.adapter;
+    char targets[ADAPTER_LIST];
+    uint64_t n = 0;
+    if (a->n == 0) return;
+    for (size_t i = 0; i < a->n_matrices; i++)
+        n += a->options.rank * (a->matrices[i].of->n_in + a->matrices[i].of->n_out);
+    adapter_write_targets(a->options.targets, targets);
+    json_build_object(w, "lora");
+    json_build_uint(w, "rank", a->options.rank);
+    json_build_real(w, "alpha", a->options.alpha, 6);
+    json_build_text(w, "targets", targets);
+    json_build_uint(w, "matrices", a->n_matrices);
+    json_build_uint(w, "parameters", n);
+    json_build_text(w, "folder", j->options.adapter_out);
+    json_build_object_end(w);
+}
+
 void trainjob_report(const struct trainjob *j, struct json_build *w)
 {
     const zp_train_options *o = &j->options;
@@ -280,6 +353,13 @@ void trainjob_report(const struct trainjob *j, struct json_build *w)
     json_build_uint(w, "skipped_steps", r->skipped);
     json_build_uint(w, "roll_backs", r->roll_backs);
     json_build_text(w, "run", o->run);
+    report_adapter(w, j);
+}
+
+zp_status trainjob_write_adapter(const struct trainjob *j, zp_err *err)
+{
+    const char *folder = j->options.adapter_out;
+    return folder ? adapterfile_write(&j->trainer.adapter, j->model_path, folder, err) : ZP_OK;
 }
 
 static zp_status write_model(const struct trainjob *j, const char *out, zp_err *err)
@@ -295,6 +375,7 @@ static zp_status train(struct trainjob *j, const char *out, char **json, zp_err 
     ZP_TRY(trainjob_run(j, err));
     if (!trainjob_leads(j)) return ZP_OK;
     ZP_TRY(write_model(j, out, err));
+    ZP_TRY(trainjob_write_adapter(j, err));
     if (!json) return ZP_OK;
     json_build_open(&w, err);
     json_build_object(&w, NULL);

@@ -4,6 +4,7 @@
 #define TRAIN_TRAINJOB_H
 
 #include "model/json_build.h"
+#include "train/adapterfile.h"
 #include "train/trainrun.h"
 
 enum { TRAINJOB_OPTIONS = 40, TRAINJOB_TEXT = 256 };
@@ -12,6 +13,8 @@ struct trainjob {
     zp_train_options options; /* resolved */
     struct gates_options gates;
     uint64_t pic_steps;
+    struct adapter_options adapter; /* resolved; rank 0: none */
+    struct adapterfile start;       /* adapters to begin with; its folder NULL: none */
     struct zp_model *model, *original;
     struct shards shards;
     struct dist *dist;
@@ -30,6 +33,8 @@ zp_status trainjob_open(struct trainjob *j, const char *model, const char *corpu
                         uint64_t pic_steps, zp_err *err);
 void trainjob_close(struct trainjob *j); /* accepts a half-built object */
 zp_status trainjob_run(struct trainjob *j, zp_err *err);
+/* The adapters as PEFT's folder, where that was asked for. */
+zp_status trainjob_write_adapter(const struct trainjob *j, zp_err *err);
 /* Members of the report's object that w is in. */
 void trainjob_report(const struct trainjob *j, struct json_build *w);
 /* Whether this process writes files and reports. */
