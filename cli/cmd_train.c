@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One line for each report; the bar is redrawn below it. */
@@ -62,7 +63,7 @@ static void train_options(struct cli *c, zp_train_options *o)
         .bf16 = cli_flag(c, "bf16"),
         .recompute = cli_flag(c, "recompute"),
         .type = cli_text(c, "type"),
-        .run = cli_text(c, "run"),
+        .run = cli_text(c, "run-dir"),
         .resume = cli_flag(c, "resume"),
         .save_every = (uint64_t)cli_int(c, "save-every"),
         .eval_every = (uint64_t)cli_int(c, "eval-every"),
@@ -74,17 +75,51 @@ static void train_options(struct cli *c, zp_train_options *o)
     };
 }
 
-zp_status cmd_train(struct cli *c)
+/* The model that --from-scratch describes, beside the output: *path, for free(). */
+static zp_status new_model(struct cli *c, char **path)
+{
+    struct text name = { 0 }, beside = { 0 };
+    const char *corpus = cli_text(c, "corpus"), *slash = strrchr(corpus, '/');
+    const char *tokenizer = cli_text(c, "tokenizer");
+    text_printf(&beside, "%.*stokenizer.gguf", slash ? (int)(slash + 1 - corpus) : 0, corpus);
+    text_printf(&name, "%s.initial", cli_text(c, "output"));
+    zp_status st = zp_model_new(cli_text(c, "from-scratch"), tokenizer ? tokenizer : beside.data,
+                                (uint64_t)cli_int(c, "seed"), name.data, &c->err);
+    text_free(&beside);
+    *path = name.data;
+    return st;
+}
+
+static zp_status train(struct cli *c, const char *model)
 {
     char *json = NULL;
     zp_train_options o;
-    CLI_TRY(cli_check_outputs(c, "adapter-out"));
     train_options(c, &o);
     o.rotation_dropout = cli_real(c, "rotation-dropout");
-    zp_status st = zp_train_run(cli_text(c, "model"), cli_text(c, "corpus"),
-                                cli_text(c, "output"), &o, &json, &c->err);
+    zp_status st = zp_train_run(model, cli_text(c, "corpus"), cli_text(c, "output"), &o, &json,
+                                &c->err);
     progress_clear();
     return st != ZP_OK ? st : json != NULL ? cli_show(c, json) : ZP_OK;
+}
+
+zp_status cmd_train(struct cli *c)
+{
+    const char *model = cli_text(c, "model");
+    bool fresh = cli_text(c, "from-scratch") != NULL;
+    char *path = NULL;
+    if (fresh == (model != NULL))
+        return cli_usage(c, fresh ? "--from-scratch makes a model: leave MODEL out"
+                                  : "no model is named: give one, or --from-scratch CONFIG");
+    if (!fresh && cli_given(c, "tokenizer"))
+        return cli_usage(c, "--tokenizer belongs to --from-scratch: a model has its own");
+    CLI_TRY(cli_check_outputs(c, "adapter-out"));
+    zp_status st = fresh ? new_model(c, &path) : ZP_OK;
+    if (st == ZP_OK)
+        st = train(c, fresh ? path : model);
+    if (fresh)
+        (void)remove(path);
+    free(path);
+    return st;
 }
 
 zp_status cmd_anneal(struct cli *c)

@@ -469,8 +469,8 @@ static const struct cli_example corpus_examples[] = {
     FLAG("recompute", "keep less between the passes: less memory, a third more work"),    \
     CHOICE("type", "T", "F32|F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", "F32",    \
            "type of the matrices in the written file", .flag_only = true),                \
-    PATH("run", NULL, "FOLDER", "keep run.json, numbers by step and checkpoints there"),  \
-    FLAG("resume", "go on from the last checkpoint of --run"),                            \
+    PATH("run-dir", NULL, "FOLDER", "keep run.json, numbers by step and checkpoints there"),  \
+    FLAG("resume", "go on from the last checkpoint of --run-dir"),                            \
     COUNT("save-every", "STEPS", 1, 1e9, "200", "a checkpoint every so many steps"),      \
     COUNT("eval-every", "STEPS", 1, 1e9, "100",                                           \
           "held-out text is measured every so many steps"),                               \
@@ -479,7 +479,12 @@ static const struct cli_example corpus_examples[] = {
            "mpi: this is one of several processes that mpirun started")
 
 static const struct cli_option train_options[] = {
-    MODEL,
+    PATH("model", "-m", "MODEL", "model to go on with: a GGUF file or a Hugging Face folder",
+         .word = 1),
+    PATH("from-scratch", NULL, "CONFIG", "begin with a new model of this description (JSON)"),
+    PATH("tokenizer", NULL, "FILE",
+         "with --from-scratch: GGUF file with a tokenizer; default: tokenizer.gguf beside the "
+         "corpus", .flag_only = true),
     OUTPUT("OUT", "GGUF file to write"),
     REAL("rotation-dropout", "P", 0, 0.99, "0",
          "leave each pair unrotated with this probability, drawn anew each step"),
@@ -519,7 +524,10 @@ static const struct cli_example anneal_examples[] = {
       "positions dropped at once, then settled close to the original" },
 };
 static const struct cli_example train_examples[] = {
-    { "zerope train tiny.gguf --corpus tiny.tokens --tokens 2m --run runs/tiny -o trained.gguf",
+    { "zerope train --from-scratch recipes/tiny-rope.json --corpus tiny.tokens --tokens 16m "
+      "-o tiny.gguf",
+      "a small model from nothing" },
+    { "zerope train tiny.gguf --corpus tiny.tokens --tokens 2m --run-dir runs/tiny -o trained.gguf",
       "two million tokens, with a record" },
 };
 
@@ -714,7 +722,7 @@ const struct cli_command cli_commands[] = {
             .fields = "documents held_documents tokens held_share token_length n_vocab file"),
     COMMAND(train, "train a model on token documents", OPTIONS(train),
             .about = "All parameters learn by AdamW, in float32; rows are filled with documents "
-                     "that do not see each other. A run with --run can be stopped and gone on "
+                     "that do not see each other. A run with --run-dir can be stopped and gone on "
                      "with: the result has the same bits, and so it has for any number of threads "
                      "and processes.\n\n"
                      "A loss that is not finite skips the step; three in a row go back to the last "

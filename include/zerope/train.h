@@ -34,6 +34,14 @@ typedef struct zp_corpus_options {
 ZP_API zp_status zp_corpus_make(const char *const *inputs, size_t n_inputs, const char *out,
                                 const zp_corpus_options *options, char **json, zp_err *err);
 
+/* Writes a model with fresh values to `out` (GGUF, f32), for training from nothing. config: a JSON
+ * file {n_layer, d_model, n_head, n_kv, d_head, d_ff, n_ctx, position, ...}, position being rope,
+ * partial, alibi, t5, mlp or none (docs/FORMATS.md has all members). tokenizer: a GGUF file with a
+ * tokenizer (zp_corpus_make writes one). Models of one seed that differ in position alone share all
+ * other values. Errors name the member: ZP_BAD_FILE. */
+ZP_API zp_status zp_model_new(const char *config, const char *tokenizer, uint64_t seed,
+                              const char *out, zp_err *err);
+
 /* What a run tells while it goes on: every few seconds, and after each measurement. */
 typedef struct zp_train_report {
     uint64_t step, steps;     /* taken, of all */

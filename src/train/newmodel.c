@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/mem.h"
 #include "base/numtext.h"
+#include "base/os.h"
 #include "base/rng.h"
 #include "kern/quant.h"
 #include "model/gguf_write.h"
@@ -351,5 +353,22 @@ zp_status newmodel_write(const char *config_json, const char *config_name,
     if (status == ZP_OK) status = gguf_edit_write(&e, out_path, err);
     gguf_edit_free(&e);
     arena_free(&arena);
+    return status;
+}
+
+zp_status zp_model_new(const char *config, const char *tokenizer, uint64_t seed, const char *out,
+                       zp_err *err)
+{
+    enum { MOST_BYTES = 1 << 20 };
+    struct os_map map;
+    ZP_TRY(os_map_file(&map, config, err));
+    char *text = map.size <= MOST_BYTES ? mem_strndup(MEM_TRAIN, (const char *)map.data, map.size)
+                                        : NULL;
+    size_t size = map.size;
+    os_unmap(&map);
+    ZP_FAIL_IF(!text, err, size > MOST_BYTES ? ZP_BAD_FILE : ZP_NO_MEMORY,
+               "%s: %zu bytes are too many for the description of a model", config, size);
+    zp_status status = newmodel_write(text, config, tokenizer, seed, out, err);
+    mem_free(text);
     return status;
 }

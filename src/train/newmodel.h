@@ -5,8 +5,7 @@
 #ifndef TRAIN_NEWMODEL_H
 #define TRAIN_NEWMODEL_H
 
-#include <stdint.h>
-#include "base/status.h"
+#include <zerope/train.h>
 
 /* Writes a GGUF file of f32 tensors with the tokenizer's keys, atomically.
  * config_json: one object, nothing in it but these members; config_name is for messages:

@@ -70,7 +70,8 @@ static zp_status check_options(const struct trainjob *j, zp_err *err)
                err, ZP_USAGE, "what learns is all, qk or qko, not '%s'", o->learn);
     ZP_FAIL_IF(!(o->task_share >= 0 && o->task_share <= 1), err, ZP_USAGE,
                "the share of tasks is from 0 to 1");
-    ZP_FAIL_IF(o->resume && !o->run, err, ZP_USAGE, "to go on needs the folder of the run (--run)");
+    ZP_FAIL_IF(o->resume && !o->run, err, ZP_USAGE,
+               "to go on needs the folder of the run (--run-dir)");
     return ZP_OK;
 }
 
