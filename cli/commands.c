@@ -91,8 +91,9 @@
          "end when TEXT appears (it is not shown); may be given up to 64 times")
 #define WINDOW_SEED                                                                                \
     INT("seed", "N", 0, 9e18, "1",                                                                 \
-        "with --local: seed of the retrieval prompts that rank heads (0: the default); windows "   \
-        "of text depend on the documents' paths only",                                             \
+        "with --local: seed of the retrieval prompts that rank heads (0: the default); with "      \
+        "Fisher information: of the labels drawn; windows of text depend on the documents' "       \
+        "paths only",                                                                              \
         .flag_only = true)
 #define HEATMAP(h) PATH("heatmap", NULL, "FILE", h, .writes = true, .picture = true)
 #define BUDGET(h, ...) REAL("budget-kl", "X", 1e-9, 100, NULL, h, __VA_ARGS__)
@@ -105,6 +106,9 @@
     FLAG("uniform-slow", "as --uniform, and only the slowest pairs (transformers can "    \
                          "express that too)"),                                            \
     FLAG("layers", "prefer to close whole layers"),                                       \
+    CHOICE("rank", "ORDER", "local|fisher|sum", "local",                                  \
+           "order of single gates: by importance, by Fisher information (scan --fisher), " \
+           "or by the sum of the ranks in both"),                                         \
     FLAG("no-fold", "do not fold fitted stand-ins of closed pairs into W_q")
 
 #define ONE_SHAPE                                                                         \
@@ -310,6 +314,8 @@ static const struct cli_option scan_options[] = {
           "windows for the local errors, at least 2", .flag_only = true),
     COUNT("windows-kl", "N", 1, 4, "2",
           "windows for the exact one-at-a-time KL (at most 4, and no more than --windows)"),
+    FLAG("fisher", "also measure each gate's Fisher information, for --rank: two forward and two "
+                   "backward passes for each of --windows"),
     LOCAL,
     HEATMAP("write a picture of the gates' importance (.svg or .png)"),
     WINDOW_SEED,
@@ -662,10 +668,10 @@ const struct cli_command cli_commands[] = {
                 "one refuses it.",
             .fields = "documents held_documents tokens held_share token_length n_vocab file"),
     COMMAND(train, "train a model on token documents", OPTIONS(train),
-            .about = "All parameters learn by AdamW, in float32; rows are filled with documents that "
-                     "do not see each other. A run with --run can be stopped and gone on with: the "
-                     "result has the same bits, and so it has for any number of threads and "
-                     "processes.\n\n"
+            .about = "All parameters learn by AdamW, in float32; rows are filled with documents "
+                     "that do not see each other. A run with --run can be stopped and gone on "
+                     "with: the result has the same bits, and so it has for any number of threads "
+                     "and processes.\n\n"
                      "A loss that is not finite skips the step; three in a row go back to the last "
                      "checkpoint and leave those batches out.",
             .fields = "file steps tokens loss held_before held tokens_per_second"),
