@@ -63,6 +63,7 @@ zp_status cmd_scan(struct cli *c)
     zp_scan_options options = scan_options(c);
     options.n_windows_local = cli_u32(c, "windows");
     options.n_windows_kl = cli_u32(c, "windows-kl");
+    options.fisher = cli_flag(c, "fisher");
     CLI_TRY(zp_scan_run(cli_text(c, "model"), cli_text(c, "file"), &options, out, &c->err));
     progress_clear();
     return show_written(c, out);
@@ -77,6 +78,7 @@ static zp_plan_options plan_options(struct cli *c)
         .layers = cli_flag(c, "layers"),
         .local_window = cli_u32(c, "local"),
         .no_fold = cli_flag(c, "no-fold"),
+        .rank = cli_text(c, "rank"),
         .n_threads = cli_u32(c, "threads"),
         .progress = cli_progress(c),
     };
@@ -96,6 +98,10 @@ static zp_status check_shape(struct cli *c)
                              first, shapes[i]);
         first = shapes[i];
     }
+    bool pairs = cli_flag(c, "uniform") || cli_flag(c, "uniform-slow");
+    if (pairs && strcmp(cli_text(c, "rank"), "local") != 0)
+        return cli_usage(c, "--rank %s orders single gates, and --%s closes none: leave one out",
+                         cli_text(c, "rank"), first);
     return ZP_OK;
 }
 
@@ -154,8 +160,8 @@ static zp_status check_budget(struct cli *c)
 /* With a plan nothing that measures or chooses has a say any more. */
 static zp_status check_plan(struct cli *c)
 {
-    static const char *const others[] = { "scan",         "save-scan", "uniform",
-                                          "uniform-slow", "layers",    "local" };
+    static const char *const others[] = { "scan",   "save-scan", "uniform", "uniform-slow",
+                                          "layers", "local",     "rank" };
     if (cli_text(c, "plan") == NULL)
         return check_shape(c);
     for (size_t i = 0; i < CLI_COUNT(others); i++) {

@@ -93,8 +93,9 @@
          "end when TEXT appears (it is not shown); may be given up to 64 times")
 #define WINDOW_SEED                                                                                \
     INT("seed", "N", 0, 9e18, "1",                                                                 \
-        "with --local: seed of the retrieval prompts that rank heads (0: the default); windows "   \
-        "of text depend on the documents' paths only",                                             \
+        "with --local: seed of the retrieval prompts that rank heads (0: the default); with "      \
+        "Fisher information: of the labels drawn; windows of text depend on the documents' "       \
+        "paths only",                                                                              \
         .flag_only = true)
 #define HEATMAP(h) PATH("heatmap", NULL, "FILE", h, .writes = true, .picture = true)
 #define BUDGET(h, ...) REAL("budget-kl", "X", 1e-9, 100, NULL, h, __VA_ARGS__)
@@ -107,6 +108,9 @@
     FLAG("uniform-slow", "as --uniform, and only the slowest pairs (transformers can "    \
                          "express that too)"),                                            \
     FLAG("layers", "prefer to close whole layers"),                                       \
+    CHOICE("rank", "ORDER", "local|fisher|sum", "local",                                  \
+           "order of single gates: by importance, by Fisher information (scan --fisher), " \
+           "or by the sum of the ranks in both"),                                         \
     FLAG("no-fold", "do not fold fitted stand-ins of closed pairs into W_q")
 
 #define ONE_SHAPE                                                                         \
@@ -312,6 +316,8 @@ static const struct cli_option scan_options[] = {
           "windows for the local errors, at least 2", .flag_only = true),
     COUNT("windows-kl", "N", 1, 4, "2",
           "windows for the exact one-at-a-time KL (at most 4, and no more than --windows)"),
+    FLAG("fisher", "also measure each gate's Fisher information, for --rank: two forward and two "
+                   "backward passes for each of --windows"),
     LOCAL,
     HEATMAP("write a picture of the gates' importance (.svg or .png)"),
     WINDOW_SEED,

@@ -22,8 +22,11 @@ typedef struct zp_scan_options {
     uint32_t n_windows_local; /* default 8; for local errors; at least ZP_SCAN_WINDOWS_MIN */
     uint32_t n_windows_kl;    /* default 2: windows for exact one-at-a-time KL */
     uint32_t local_window; /* 0: no local-head scan; else W: also ranks heads for becoming local */
+    bool fisher; /* also Fisher information and first order of each gate, for plans by rank: two
+                  * forward and two backward passes for each of n_windows_local windows */
     uint32_t n_threads;
-    uint64_t seed; /* default 1: of the retrieval prompts that rank heads; text windows have none */
+    uint64_t seed; /* default 1: of the retrieval prompts that rank heads, and of the labels drawn
+                    * for Fisher information; text windows have none */
     zp_progress progress;
 } zp_scan_options;
 ZP_API zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options *options,
@@ -36,6 +39,8 @@ typedef struct zp_plan_options {
     bool layers;                /* prefers whole layers */
     uint32_t local_window;      /* W > 0: heads may become local; the scan must have the same W */
     bool no_fold;               /* no mean-rotation fold into q */
+    const char *rank; /* order of single gates: "local" (default): importance; "fisher"; "sum" of
+                       * the ranks in both: the scan must have been made with fisher */
     const char *model, *text;   /* default: the paths stored in the scan */
     uint32_t n_threads;
     zp_progress progress;
@@ -49,7 +54,8 @@ ZP_API zp_status zp_plan_run(const char *scan, const zp_plan_options *options, c
  * plan_in: reuse files of earlier runs (may be NULL); a plan's budget holds where plan.budget_kl
  * is 0. */
 typedef struct zp_evaporate_options {
-    zp_scan_options scan; /* n_threads and progress are of the whole call; local_window is plan's */
+    zp_scan_options scan; /* n_threads and progress are of the whole call; local_window is plan's,
+                           * and what plan.rank needs is measured */
     zp_plan_options plan; /* its n_threads, progress, model and text are not looked at */
     const char *scan_in, *scan_out, *plan_in, *plan_out;
     const char *base; /* original of a model that was evaporated before: the budget is against it */

@@ -51,7 +51,7 @@ static json_t *numbers_f32(const float *x, size_t n)
 static json_t *scan_to_json(const struct scan *s, struct evapfile_paths paths)
 {
     size_t heads = (size_t)s->n_layer * s->n_kv;
-    return json_pack(
+    json_t *j = json_pack(
         "{ss si so so ss si si si si si si si so so so so so so so so so so so}", "format",
         "zerope-scan", "version", 1, "model", json_tree_text(paths.model), "text",
         json_tree_text(paths.text), "model_sha256",
@@ -66,6 +66,9 @@ static json_t *scan_to_json(const struct scan *s, struct evapfile_paths paths)
         numbers_f32(s->local.all, heads), "error_now", numbers_f32(s->local.now, heads),
         "output", numbers_f32(s->local.output, s->n_layer), "planning_documents",
         recipe_hashes_to_json(s->seen, s->n_seen));
+    if (!s->fisher) return j;
+    j = json_tree_put(j, "fisher", numbers_f64(s->fisher, heads * s->n_pair));
+    return json_tree_put(j, "first_order", numbers_f64(s->first_order, heads * s->n_pair));
 }
 
 zp_status evapfile_write_scan(const struct scan *s, struct evapfile_paths paths, const char *out,
@@ -149,6 +152,20 @@ static zp_status read_seen(const json_t *j, struct arena *arena, uint64_t **seen
     return recipe_hashes_from_json(list, arena, seen, n, err);
 }
 
+/* Both or none of them. */
+static zp_status read_gradients(struct scan *s, const json_t *j, zp_err *err)
+{
+    size_t n = (size_t)s->n_layer * s->n_kv * s->n_pair;
+    if (!json_object_get(j, "fisher") && !json_object_get(j, "first_order")) return ZP_OK;
+    ZP_TRY(scan_place_gradients(s, err));
+    ZP_TRY(read_numbers(j, "fisher", n, s->fisher, NULL, err));
+    ZP_TRY(read_numbers(j, "first_order", n, s->first_order, NULL, err));
+    for (size_t i = 0; i < n; i++)
+        ZP_FAIL_IF(s->fisher[i] < 0.0 || s->first_order[i] < 0.0, err, ZP_BAD_INPUT,
+                   "%s[%zu] is below 0", s->fisher[i] < 0.0 ? "fisher" : "first_order", i);
+    return ZP_OK;
+}
+
 static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_paths *paths,
                            zp_err *err)
 {
@@ -178,6 +195,7 @@ static zp_status fill_scan(struct scan *s, const json_t *j, struct evapfile_path
     ZP_TRY(read_numbers(j, "error_all", heads, NULL, s->local.all, err));
     ZP_TRY(read_numbers(j, "error_now", heads, NULL, s->local.now, err));
     ZP_TRY(read_numbers(j, "output", n_layer, NULL, s->local.output, err));
+    ZP_TRY(read_gradients(s, j, err));
     return read_seen(j, &s->arena, &s->seen, &s->n_seen, err);
 }
 
@@ -214,14 +232,14 @@ static json_t *plan_to_json(const struct plan *p, const struct position *positio
                             struct evapfile_paths paths)
 {
     struct gate_counts n = gateset_count(&p->set, position);
-    json_t *j = json_pack("{ss si so so ss si so so sb sb sb sb sb si so}", "format", "zerope-plan",
-                          "version", 1, "model", json_tree_text(paths.model), "text",
-                          json_tree_text(paths.text), "model_sha256", p->model_sha256, "ctx",
-                          (int)p->n_ctx, "budget_kl", json_tree_real(p->budget_kl), "kl_mean",
-                          json_tree_real(p->kl_mean), "uniform", p->uniform, "uniform_slow",
-                          p->uniform_slow, "layers", p->layers, "folds", p->folds, "folded",
-                          p->folded, "local_window", (int)p->local_window, "planning_documents",
-                          recipe_hashes_to_json(p->seen, p->n_seen));
+    json_t *j = json_pack(
+        "{ss si so so ss si so so sb sb sb ss sb sb si so}", "format", "zerope-plan", "version", 1,
+        "model", json_tree_text(paths.model), "text", json_tree_text(paths.text), "model_sha256",
+        p->model_sha256, "ctx", (int)p->n_ctx, "budget_kl", json_tree_real(p->budget_kl), "kl_mean",
+        json_tree_real(p->kl_mean), "uniform", p->uniform, "uniform_slow", p->uniform_slow,
+        "layers", p->layers, "rank", gaterank_name(p->rank), "folds", p->folds, "folded", p->folded,
+        "local_window", (int)p->local_window, "planning_documents",
+        recipe_hashes_to_json(p->seen, p->n_seen));
     json_t *outcome =
         json_pack("{si si si si si si si so si}", "n_layer", (int)p->set.n_layer, "n_kv",
                   (int)p->set.n_kv, "n_pair", (int)p->set.n_pair, "closed", (int)n.closed, "total",
@@ -266,6 +284,17 @@ static zp_status read_real(const json_t *j, const char *key, double most, double
     ZP_FAIL_IF(!json_is_number(v) || !(*out >= 0.0 && *out <= most), err, ZP_BAD_INPUT,
                "field %s must be a number in 0..%g", key, most);
     return ZP_OK;
+}
+
+/* Plans of old say nothing: there was one order. */
+static zp_status read_rank(const json_t *j, enum gaterank *out, zp_err *err)
+{
+    const json_t *v = json_object_get(j, "rank");
+    *out = GATERANK_LOCAL;
+    ZP_FAIL_IF(v && !json_is_string(v), err, ZP_BAD_INPUT, "field rank must be a string");
+    if (gaterank_find(json_string_value(v), out, NULL) == ZP_OK) return ZP_OK;
+    ZP_FAIL(err, ZP_BAD_INPUT, "field rank is '%.40s'; known: local fisher sum",
+            json_string_value(v));
 }
 
 /* A count that follows from the rest: another value says that one of them was edited. May be left
@@ -365,6 +394,7 @@ static zp_status fill_plan(struct plan *p, const json_t *j, const struct zp_mode
     ZP_TRY(read_flag(j, "uniform", &p->uniform, err));
     ZP_TRY(read_flag(j, "uniform_slow", &p->uniform_slow, err));
     ZP_TRY(read_flag(j, "layers", &p->layers, err));
+    ZP_TRY(read_rank(j, &p->rank, err));
     ZP_TRY(read_flag(j, "folds", &p->folds, err));
     ZP_TRY(read_seen(j, &p->arena, &p->seen, &p->n_seen, err));
     p->model_sha256 = arena_strndup(&p->arena, sha, strlen(sha));

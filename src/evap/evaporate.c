@@ -70,6 +70,13 @@ zp_status zp_scan_run(const char *model, const char *text, const zp_scan_options
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
+/* Of options that were checked. */
+static bool needs_fisher(const zp_plan_options *o)
+{
+    enum gaterank rank;
+    return gaterank_find(o->rank, &rank, NULL) == ZP_OK && rank != GATERANK_LOCAL;
+}
+
 /* A scan serves its own model, length and reach. */
 static zp_status check_scan(const struct scan *s, const struct calib *c, const zp_plan_options *o,
                             zp_err *err)
@@ -85,6 +92,9 @@ static zp_status check_scan(const struct scan *s, const struct calib *c, const z
     ZP_FAIL_IF(o->local_window && s->local_window != o->local_window, err, ZP_BAD_INPUT,
                "the scan measured local heads for a reach of %u; the plan wants %u: scan again "
                "with --local %u", s->local_window, o->local_window, o->local_window);
+    ZP_FAIL_IF(needs_fisher(o) && !s->fisher, err, ZP_BAD_INPUT,
+               "the scan has no Fisher information, which --rank %s needs: scan again with "
+               "--fisher", o->rank);
     return ZP_OK;
 }
 
@@ -496,6 +506,7 @@ zp_status zp_evaporate_run(const char *model, const char *text, const zp_evapora
     j->model = model, j->text = text, j->out = out, j->o = options;
     j->scan_options = scan_options(&options->scan);
     j->scan_options.local_window = options->plan.local_window;
+    j->scan_options.fisher |= needs_fisher(&options->plan);
     enter(j, &j->seconds_scan);
     zp_status status = prepare(j, err);
     if (status == ZP_OK) status = run(j, json, err);

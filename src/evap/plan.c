@@ -31,6 +31,7 @@ static zp_status init(struct plan *p, const struct scan *s, const zp_plan_option
     p->local_window = o->local_window;
     p->uniform = o->uniform, p->uniform_slow = o->uniform_slow, p->layers = o->layers;
     p->folds = !o->no_fold;
+    ZP_TRY(gaterank_find(o->rank, &p->rank, err));
     size_t heads = (size_t)s->n_layer * s->n_kv;
     p->units = arena_array(&p->arena, heads * s->n_pair + heads + s->n_layer + s->n_pair,
                            sizeof *p->units);
@@ -47,6 +48,11 @@ zp_status plan_check_options(const zp_plan_options *o, uint32_t n_ctx, zp_err *e
     ZP_FAIL_IF(o->local_window >= n_ctx, err, ZP_USAGE,
                "--local %u shortens no head at %u tokens: it must be below -c", o->local_window,
                n_ctx);
+    enum gaterank rank;
+    ZP_TRY(gaterank_find(o->rank, &rank, err));
+    ZP_FAIL_IF(rank != GATERANK_LOCAL && (o->uniform || o->uniform_slow), err, ZP_USAGE,
+               "--rank %s orders single gates, and --uniform%s closes none: leave one out", o->rank,
+               o->uniform_slow ? "-slow" : "");
     return ZP_OK;
 }
 
@@ -94,8 +100,7 @@ zp_status plan_set(const struct plan *p, const struct position *position, size_t
 
 /* Gates that are still open after the first `kept` units, cheapest first, replace the rest of the
  * order. */
-static void rank_gates(struct plan *p, const struct gateset *now, const double *importance,
-                       size_t kept)
+static void rank_gates(struct plan *p, const struct gateset *now, const double *cost, size_t kept)
 {
     p->n_units = kept;
     for (uint16_t l = 0; l < now->n_layer; l++)
@@ -103,7 +108,7 @@ static void rank_gates(struct plan *p, const struct gateset *now, const double *
             for (uint16_t i = 0; i < now->n_pair; i++) {
                 size_t at = gateset_at(now, l, k, i);
                 if (now->open[at])
-                    p->units[p->n_units++] = (struct unit){ UNIT_GATE, l, k, i, importance[at] };
+                    p->units[p->n_units++] = (struct unit){ UNIT_GATE, l, k, i, cost[at] };
             }
     qsort(p->units + kept, p->n_units - kept, sizeof *p->units, by_cost);
 }
@@ -204,22 +209,37 @@ zp_status plan_search(struct plan *p, struct calib *c, struct fold *fold, size_t
     return ZP_OK;
 }
 
-/* Local errors again, given the first `kept` units, and the gates behind them in their new
- * order. */
+/* Orders the gates that p->set leaves open, behind the first `kept` units. importance: of each, on
+ * top of the set. */
+static zp_status order_gates(struct plan *p, const struct scan *s, const double *importance,
+                             size_t kept, zp_err *err)
+{
+    double *cost;
+    size_t n = gateset_total(&p->set);
+    ZP_ALLOC(cost, MEM_EVAP, n + 1, err, "the order of gates");
+    zp_status status = gaterank_costs(p->rank, n, p->set.open, importance, s->fisher, cost, err);
+    if (status == ZP_OK) rank_gates(p, &p->set, cost, kept);
+    mem_free(cost);
+    return status;
+}
+
+/* Local errors again, given the first `kept` units, and the gates behind them in their new order.
+ * Fisher information alone is the original's and stays. */
 static zp_status rank_again(struct plan *p, struct calib *c, const struct scan *s, size_t kept,
                             zp_err *err)
 {
     struct local_errors now = { 0 };
     struct scanlocal *local = NULL;
+    ZP_TRY(close_first(p, c, NULL, kept, err));
+    if (p->rank == GATERANK_FISHER) return ZP_OK;
     double *importance = mem_array(MEM_EVAP, gateset_total(&p->set), sizeof *importance);
     ZP_FAIL_IF(!importance, err, ZP_NO_MEMORY, "not enough memory for the plan");
-    zp_status status = close_first(p, c, NULL, kept, err);
-    if (status == ZP_OK) status = local_errors_open(&now, s->n_layer, s->n_kv, s->n_pair, err);
+    zp_status status = local_errors_open(&now, s->n_layer, s->n_kv, s->n_pair, err);
     if (status == ZP_OK) status = scanlocal_open(&local, c, err);
     if (status == ZP_OK) status = scanlocal_run(local, &p->set, s->n_windows_local, &now, err);
     if (status == ZP_OK) {
         scan_importance(s, &now, &p->set, importance);
-        rank_gates(p, &p->set, importance, kept);
+        status = order_gates(p, s, importance, kept, err);
     }
     scanlocal_close(local);
     local_errors_free(&now);
@@ -234,7 +254,7 @@ static zp_status plan_gates(struct plan *p, struct calib *c, const struct scan *
 {
     size_t total = gateset_total(&p->set), grain = total / 64 + 1;
     ZP_TRY(close_first(p, c, NULL, kept, err));
-    rank_gates(p, &p->set, s->importance, kept);
+    ZP_TRY(order_gates(p, s, s->importance, kept, err));
     if (isinf(target)) return plan_use(p, c, fold, p->n_units, err);
     ZP_TRY(plan_search(p, c, NULL, kept, p->n_units, grain * 2, target, err));
     size_t used = p->n_used - kept;

@@ -4,6 +4,7 @@
 #define EVAP_PLAN_H
 
 #include "evap/fold.h"
+#include "evap/gaterank.h"
 #include "evap/probes.h"
 #include "evap/scan.h"
 
@@ -18,6 +19,7 @@ struct plan {
     uint32_t n_ctx, local_window;
     double budget_kl, kl_mean; /* kl_mean: of the outcome, measured on the planning windows */
     bool uniform, uniform_slow, layers; /* as asked: what the first units are */
+    enum gaterank rank; /* what orders single gates */
     bool folds, folded; /* a fold is wanted; it changes something */
     struct unit *units; /* in closing order: the first n_used are closed */
     size_t n_units, n_used;
@@ -32,10 +34,12 @@ struct plan {
 /* Of the prompts that a plan is held to; scans draw theirs from small seeds. */
 enum { PLAN_SEED = 1 << 20 };
 
-/* Contradictory wishes, or a reach of local heads that shortens nothing: ZP_USAGE. */
+/* Contradictory wishes, an unknown order, or a reach of local heads that shortens nothing:
+ * ZP_USAGE. */
 zp_status plan_check_options(const zp_plan_options *o, uint32_t n_ctx, zp_err *err);
-/* Makes a plan with KL <= target on the planning windows. fold is fitted for the outcome and left
- * installed in the calibration engine where folding is possible and wanted. */
+/* Makes a plan with KL <= target on the planning windows, by what the scan has measured. fold is
+ * fitted for the outcome and left installed in the calibration engine where folding is possible and
+ * wanted. */
 zp_status plan_make(struct plan *p, struct calib *c, const struct scan *s, const zp_plan_options *o,
                     struct fold *fold, double target, zp_err *err);
 /* Closes the first n units, re-fits the fold and measures. */

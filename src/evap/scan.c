@@ -8,13 +8,14 @@
  *
  * The first factor ranks pairs inside a head, the second says what an error of this head is worth
  * to the whole model, the third corrects what all heads' estimates of a pair index have in common
- * (square root: half-way, both are noisy). */
+ * (square root: half-way, both are noisy). What gradients say (fisher.h) stands beside it. */
 #include "evap/scan.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "evap/probes.h"
+#include "train/fisher.h"
 
 static const double no_rise = 0.005; /* nats a token of the answer */
 
@@ -30,6 +31,14 @@ zp_status scan_place(struct scan *s, uint32_t n_layer, uint32_t n_kv, uint32_t n
     ZP_TAKE(s->importance, &s->arena, heads * n_pair, err, "the scan");
     ZP_TAKE(s->kl_local, &s->arena, heads, err, "the scan");
     ZP_TAKE(s->nll_rise, &s->arena, heads, err, "the scan");
+    return ZP_OK;
+}
+
+zp_status scan_place_gradients(struct scan *s, zp_err *err)
+{
+    size_t gates = (size_t)s->n_layer * s->n_kv * s->n_pair;
+    ZP_TAKE(s->fisher, &s->arena, gates, err, "the scan");
+    ZP_TAKE(s->first_order, &s->arena, gates, err, "the scan");
     return ZP_OK;
 }
 
@@ -142,6 +151,28 @@ static zp_status scan_local_heads(struct scan *s, struct calib *c, const struct 
     return status;
 }
 
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* At the positions whose KL counts: a window's square has one degree of freedom however many they
+ * are, so leaving the others out costs no certainty. */
+static zp_status measure_gradients(struct scan *s, struct calib *c, const zp_scan_options *o,
+                                   zp_err *err)
+{
+    struct fisher *f;
+    struct fisher_options fo = { .n_ctx = c->n_ctx, .begin = c->range.begin,
+                                 .n_threads = o->n_threads, .seed = o->seed };
+    zp_status status = ZP_OK;
+    ZP_TRY(scan_place_gradients(s, err));
+    ZP_TRY(fisher_open(&f, c->model, &fo, err));
+    for (uint32_t i = 0; i < c->windows.n && status == ZP_OK; i++) {
+        fisher_add(f, c->windows.at[i].ids);
+        status = calib_step(c, "gradients of gates", i + 1, c->windows.n, err);
+    }
+    fisher_values(f, s->fisher, s->first_order);
+    fisher_close(f);
+    return status;
+}
+
 /* ---- importance ------------------------------------------------------------------------------ */
 
 /* KL of the head for each unit of its local error. */
@@ -176,6 +207,7 @@ static zp_status measure(struct scan *s, struct calib *c, const zp_scan_options 
                          const struct gateset *file, zp_err *err)
 {
     struct scanlocal *local;
+    if (o->fisher) ZP_TRY(measure_gradients(s, c, o, err)); /* first: it refuses some models */
     ZP_TRY(scanlocal_open(&local, c, err));
     zp_status status = scanlocal_run(local, file, s->n_windows_local, &s->local, err);
     scanlocal_close(local);

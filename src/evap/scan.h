@@ -21,6 +21,7 @@ struct scan {
     /* local heads (local_window > 0) */
     double *kl_local; /* (n_layer, n_kv) KL with the head made local */
     double *nll_rise; /* (n_layer, n_kv) rise in NLL of retrieval answers, nats a token */
+    double *fisher, *first_order; /* (n_layer, n_kv, n_pair) fisher.h; NULL: not measured */
     struct arena arena;
     char *model_sha256;
     uint64_t *seen; /* (n_seen) documents read on the way (docs_seen) */
@@ -31,6 +32,7 @@ zp_status scan_measure(struct scan *s, struct calib *c, const zp_scan_options *o
 void scan_free(struct scan *s);
 /* Room for the results; scan_free accepts a half-placed one. */
 zp_status scan_place(struct scan *s, uint32_t n_layer, uint32_t n_kv, uint32_t n_pair, zp_err *err);
+zp_status scan_place_gradients(struct scan *s, zp_err *err); /* behind scan_place */
 
 /* Estimated KL of closing each gate on top of what local errors were measured with. out (n_layer,
  * n_kv, n_pair); closed gates get 0. */

@@ -3,13 +3,15 @@
  * With p = softmax(logits), t the teacher's: dlogits = ce (p - onehot) + kl (p - t), written over
  * the logits.
  * L1 sums over rows are taken in ascending order, after each chunk, by one thread.
- * L2 the size of chunks depends on n_vocab only: dw_out is a sum over chunks. */
+ * L2 the size of chunks depends on n_vocab only: dw_out is a sum over chunks.
+ * L3 a drawn label depends on its row's logits and number alone. */
 #include "train/loss.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"
+#include "base/rng.h"
 #include "train/softexp.h"
 
 enum { CHUNK_FLOATS = 16 << 20, CHUNK_UNIT = 16, CHUNK_MOST = 512 };
@@ -96,6 +98,30 @@ static void soften(float *x, size_t n, float max, double sum, float factor)
     for (size_t i = 0; i < n; i++) x[i] *= scale;
 }
 
+/* The first token at which the running sum of exp(x - max) passes point. */
+static size_t find_drawn(const float *x, size_t n, float max, double point)
+{
+    size_t last = 0; /* with a probability: rounding may end the sum before the point */
+    double sum = 0;
+    for (size_t i = 0; i < n; i += SOFTEXP_LANES) {
+        softexp_lanes e = softexp(softexp_load(x + i, n - i) - max);
+        for (size_t k = 0; k < SOFTEXP_LANES && i + k < n; k++) {
+            if (e[k] > 0) last = i + k;
+            sum += (double)e[k];
+            if (sum > point) return i + k;
+        }
+    }
+    return last;
+}
+
+static size_t draw_label(const struct loss_draw *d, size_t row, const float *x, size_t n,
+                         float max, double sum)
+{
+    size_t label = find_drawn(x, n, max, rng_unit_at(d->seed, d->stream, row) * sum);
+    if (d->label) d->label[row] = (int32_t)label;
+    return label;
+}
+
 static void run_row(const struct job *j, size_t i)
 {
     const struct loss_batch *b = j->b;
@@ -106,6 +132,7 @@ static void run_row(const struct job *j, size_t i)
     float max, teacher_max = 0;
     double sum, teacher_sum = 0;
     j->l->kern.expsum(x, n, &max, &sum);
+    if (b->draw) target = draw_label(b->draw, row, x, n, max, sum);
     out->ce = log(sum) - ((double)x[target] - (double)max);
     out->kl = 0;
     out->same_top = false;
@@ -125,6 +152,13 @@ static void run_row(const struct job *j, size_t i)
     for (size_t c = 0; c < n; c++) x[c] -= t[c];
 }
 
+static void skip_row(const struct job *j, size_t i)
+{
+    const struct loss_draw *d = j->b->draw;
+    memset(j->l->logits + i * j->l->n_vocab, 0, j->l->n_vocab * sizeof(float));
+    if (d && d->label) d->label[j->first + i] = -1;
+}
+
 static void run_rows(void *arg, uint32_t thread, uint32_t n_threads)
 {
     const struct job *j = arg;
@@ -132,7 +166,7 @@ static void run_rows(void *arg, uint32_t thread, uint32_t n_threads)
     pool_share(j->n, 1, thread, n_threads, &begin, &end);
     for (size_t i = begin; i < end; i++) {
         if (counts(j->b, j->first + i)) run_row(j, i);
-        else memset(j->l->logits + i * j->l->n_vocab, 0, j->l->n_vocab * sizeof(float));
+        else skip_row(j, i);
     }
 }
 

@@ -1,5 +1,5 @@
 /* loss.h: output layer and loss in one, for training: cross entropy, and KL from a teacher, without
- * ever holding the logits of all rows. */
+ * ever holding the logits of all rows. Labels may be drawn from the model itself. */
 #ifndef TRAIN_LOSS_H
 #define TRAIN_LOSS_H
 
@@ -16,6 +16,13 @@ zp_status loss_open(struct loss **out, struct gemm *g, size_t n_vocab, bool with
                     zp_err *err);
 void loss_close(struct loss *l); /* NULL is fine */
 
+/* Labels drawn from softmax(logits): that of row r is the first token at which the running sum of
+ * probabilities passes rng_unit_at(seed, stream, r). */
+struct loss_draw {
+    uint64_t seed, stream;
+    int32_t *label; /* (n_rows) set, -1 where the row counts nothing; or NULL */
+};
+
 /* logits = hidden w_out^T; the teacher's likewise, with its own width. */
 struct loss_batch {
     size_t n_rows, d;
@@ -23,6 +30,7 @@ struct loss_batch {
     const float *w_out;   /* (n_vocab, d) */
     const int32_t *target; /* (n_rows) token, or < 0: the row counts nothing */
     const float *weight;   /* (n_rows) or NULL: ones */
+    const struct loss_draw *draw; /* in place of the targets, of which only the sign counts; NULL */
     size_t teacher_d;
     const float *teacher_hidden; /* (n_rows, teacher_d), NULL: no teacher */
     const float *teacher_w_out;  /* (n_vocab, teacher_d) */

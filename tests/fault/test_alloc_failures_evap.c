@@ -142,6 +142,19 @@ static zp_status call_scan_local(zp_err *why)
     return zp_scan_run(MODEL, PROSE, &o, at("out/scan.json"), why);
 }
 
+static zp_status call_scan_fisher(zp_err *why)
+{
+    zp_scan_options o = scan_options(CTX);
+    o.fisher = true;
+    return zp_scan_run(MODEL, at("in/text.txt"), &o, at("out/scan.json"), why);
+}
+
+static zp_status call_plan_by_sum(zp_err *why)
+{
+    zp_plan_options o = { .budget_kl = 1e-5, .rank = "sum", .n_threads = 1 };
+    return zp_plan_run(at("in/scan.json"), &o, at("out/plan.json"), why);
+}
+
 static zp_status call_plan(zp_err *why)
 {
     zp_plan_options o = { .budget_kl = 1e-5, .n_threads = 1 };
@@ -315,7 +328,9 @@ static void test_scan_and_plan(void **state)
     (void)state;
     check_case("zp_scan_run", call_scan, "out/scan.json", NULL, 300, 100);
     check_case("zp_scan_run, local heads", call_scan_local, "out/scan.json", NULL, 10, 50);
+    check_case("zp_scan_run, fisher", call_scan_fisher, "out/scan.json", NULL, 300, 100);
     check_case("zp_plan_run", call_plan, "out/plan.json", NULL, 300, 100);
+    check_case("zp_plan_run, sum of ranks", call_plan_by_sum, "out/plan.json", NULL, 10, 50);
 }
 
 static void test_evaporate(void **state)
@@ -400,6 +415,7 @@ static int make_inputs(void **state)
     const char *const texts[] = { at("in/text.txt"), PROSE };
     zp_corpus_options tokens = { .tokenizer = MODEL };
     GOLDEN_OK(zp_corpus_make(texts, 2, at("in/held.tokens"), &tokens, NULL, err));
+    o.scan.fisher = true;
     o.scan_out = at("in/scan.json");
     o.plan_out = at("in/plan.json");
     o.plan.uniform_slow = true; /* so that other engines can run it */

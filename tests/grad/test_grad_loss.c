@@ -1,6 +1,6 @@
 /* test_grad_loss.c: output layer and loss against double arithmetic, gradients against central
- * differences, ignored rows, weights, a teacher of another width, more rows than a chunk; the same
- * bits for 1, 2 and 3 threads. */
+ * differences, ignored rows, weights, a teacher of another width, more rows than a chunk, drawn
+ * labels; the same bits for 1, 2 and 3 threads. */
 #include "grad_cases.h"
 
 #include "train/loss.h"
@@ -170,12 +170,65 @@ static void test_threads_do_not_change_bits(void **state)
     }
 }
 
+/* ---- drawn labels ---------------------------------------------------------------------------- */
+
+/* Loss and gradients are those of targets that are what was drawn. */
+static void test_drawn_labels_count_as_targets(void **state)
+{
+    (void)state;
+    enum { ROWS = 530, D = 6, VOCAB = 33 };
+    struct rng r = seeded("loss draw");
+    struct loss_batch b = make_batch(&r, ROWS, D, VOCAB, 0, true), given = b;
+    int32_t *label = room(ROWS * sizeof *label), *again = room(ROWS * sizeof *again);
+    struct loss_draw draw = { 5, 7, label }, other = { 5, 8, again };
+    b.draw = &draw;
+    struct loss_sums drawn = run(&b, VOCAB, 1);
+    for (size_t i = 0; i < ROWS; i++) {
+        bool counts = b.target[i] >= 0 && b.weight[i] != 0;
+        assert_true(counts ? label[i] >= 0 && label[i] < VOCAB : label[i] == -1);
+    }
+    given.target = label;
+    given.dhidden = zeros(ROWS * D), given.dw_out = zeros(VOCAB * D);
+    struct loss_sums sums = run(&given, VOCAB, 3);
+    assert_memory_equal(&sums, &drawn, sizeof sums);
+    assert_same_bits(given.dhidden, b.dhidden, ROWS * D, "dhidden");
+    assert_same_bits(given.dw_out, b.dw_out, VOCAB * D, "dw_out");
+    b.draw = &other;
+    run(&b, VOCAB, 2);
+    assert_memory_not_equal(label, again, ROWS * sizeof *label);
+}
+
+/* Many rows of the same logits: how often each token comes, within 4.5 standard deviations. */
+static void test_labels_follow_the_softmax(void **state)
+{
+    (void)state;
+    enum { ROWS = 40000, VOCAB = 7 };
+    static const float logit[VOCAB] = { -1, 2, -200, 0.5f, 1, -3, 0 };
+    float *ones = zeros(ROWS), *w = copy_of(logit, VOCAB);
+    int32_t *target = room(ROWS * sizeof *target), *label = room(ROWS * sizeof *label);
+    size_t n[VOCAB] = { 0 };
+    double p[VOCAB], sum = 0;
+    for (size_t i = 0; i < ROWS; i++) ones[i] = 1, target[i] = 0;
+    struct loss_draw draw = { 1, 2, label };
+    run(&(struct loss_batch){ .n_rows = ROWS, .d = 1, .hidden = ones, .w_out = w,
+                              .target = target, .draw = &draw },
+        VOCAB, 2);
+    for (size_t i = 0; i < ROWS; i++) n[label[i]]++;
+    for (size_t v = 0; v < VOCAB; v++) sum += p[v] = exp((double)logit[v]);
+    for (size_t v = 0; v < VOCAB; v++) {
+        double share = p[v] / sum, want = ROWS * share;
+        assert_true(fabs((double)n[v] - want) <= 4.5 * sqrt(want * (1 - share)) + 1e-9);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         GRAD_TEST(test_gradients),
         GRAD_TEST(test_nothing_but_sums_without_gradients),
         GRAD_TEST(test_threads_do_not_change_bits),
+        GRAD_TEST(test_drawn_labels_count_as_targets),
+        GRAD_TEST(test_labels_follow_the_softmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_evapfile.c: SCAN and PLAN documents: what is no such document is refused by name. */
+/* test_evapfile.c: SCAN and PLAN documents: what is no such document is refused by name; scans with
+ * and without gradients of gates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,6 +77,85 @@ static void other_versions_are_refused(void **state)
     write_text("{\"format\": \"zerope-plan\"}");
     refuse_plan("version of the zerope-plan document must be 1");
 }
+
+/* ---- scans ----------------------------------------------------------------------------------- */
+
+enum { LAYERS = 2, HEADS = 2, PAIRS = 3, GATES = LAYERS * HEADS * PAIRS };
+
+/* Writes a scan whose numbers are made up. */
+static void write_scan(bool gradients)
+{
+    struct scan s = { 0 };
+    static uint64_t seen[] = { 0x0123456789abcdef };
+    assert_int_equal(scan_place(&s, LAYERS, HEADS, PAIRS, NULL), ZP_OK);
+    if (gradients) assert_int_equal(scan_place_gradients(&s, NULL), ZP_OK);
+    s.model_sha256 = "0", s.seen = seen, s.n_seen = 1;
+    s.n_ctx = 64, s.n_windows_local = 8, s.n_windows_kl = 2;
+    for (int i = 0; i < GATES; i++) {
+        s.importance[i] = i * 1e-7;
+        if (gradients) s.fisher[i] = i * 0.25, s.first_order[i] = i * 0.5;
+    }
+    struct evapfile_paths paths = { "m.gguf", "text" };
+    assert_int_equal(evapfile_write_scan(&s, paths, file, NULL), ZP_OK);
+    scan_free(&s);
+}
+
+static void read_scan(bool gradients)
+{
+    struct scan s;
+    struct evapfile_paths paths;
+    json_t *root;
+    zp_err err = { 0 };
+    if (evapfile_read_scan(&s, file, &root, &paths, &err) != ZP_OK) fail_msg("%s", err.message);
+    assert_int_equal(s.n_pair, PAIRS);
+    assert_true(s.importance[GATES - 1] == (GATES - 1) * 1e-7);
+    assert_int_equal(s.fisher != NULL, gradients);
+    assert_int_equal(s.first_order != NULL, gradients);
+    for (int i = 0; gradients && i < GATES; i++)
+        assert_true(s.fisher[i] == i * 0.25 && s.first_order[i] == i * 0.5);
+    scan_free(&s);
+    json_decref(root);
+}
+
+static void scans_are_read_with_and_without_gradients(void **state)
+{
+    (void)state;
+    for (int gradients = 0; gradients < 2; gradients++) {
+        write_scan(gradients);
+        json_t *doc = json_load_file(file, 0, NULL);
+        assert_int_equal(json_object_get(doc, "fisher") != NULL, gradients);
+        json_decref(doc);
+        read_scan(gradients);
+    }
+}
+
+/* A field of a good scan replaced; NULL takes it away. */
+static void scan_without(const char *key, const char *value, const char *part)
+{
+    write_scan(true);
+    json_t *doc = json_load_file(file, 0, NULL);
+    if (value) json_object_set_new(doc, key, json_loads(value, JSON_DECODE_ANY, NULL));
+    else json_object_del(doc, key);
+    assert_int_equal(json_dump_file(doc, file, 0), 0);
+    json_decref(doc);
+    refuse_scan(part);
+}
+
+static void gradients_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static const char *const keys[] = { "fisher", "first_order" };
+    for (size_t i = 0; i < ZP_COUNT(keys); i++) {
+        scan_without(keys[i], NULL, "must be a list of 12 numbers");
+        scan_without(keys[i], "5", "must be a list of 12 numbers");
+        scan_without(keys[i], "null", "must be a list of 12 numbers");
+        scan_without(keys[i], "[0,1,2,3,4,5,6,7,8,9,10]", "must be a list of 12 numbers; found 11");
+        scan_without(keys[i], "[0,1,2,3,4,5,6,7,8,9,10,\"11\"]", "[11] is not a number");
+        scan_without(keys[i], "[0,1,2,3,4,5,6,7,8,9,-10,11]", "[10] is below 0");
+    }
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static int count_of(const char *list) /* of lists of numbers */
 {
@@ -173,6 +253,8 @@ static void each_field_of_a_plan_is_checked(void **state)
         without(reals[i], NULL, reals[i]);
     }
     without("budget_kl", "1e300", "0..100");
+    without("rank", "\"theta\"", "known: local fisher sum");
+    without("rank", "1", "rank must be a string");
     without("planning_documents", "5", "must be a list");
     without("planning_documents", "[5]", "planning_documents[0]");
     without("planning_documents", "[\"0123456789abcdeg\"]", "planning_documents[0]");
@@ -200,6 +282,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_documents_are_named),
         cmocka_unit_test(other_versions_are_refused),
+        cmocka_unit_test(scans_are_read_with_and_without_gradients),
+        cmocka_unit_test(gradients_that_do_not_fit_are_refused),
         cmocka_unit_test(plans_that_contradict_themselves_are_refused),
         cmocka_unit_test(each_field_of_a_plan_is_checked),
     };

@@ -200,6 +200,76 @@ static void test_contradictory_wishes_are_refused(void **state)
     refuse(MODEL, o, ZP_USAGE, "shortens no head at 64 tokens");
 }
 
+/* ---- orders of gates ------------------------------------------------------------------------- */
+
+static json_t *plan_by(const char *scan, const char *rank)
+{
+    zp_plan_options o = { .budget_kl = 1e-6, .rank = rank, .n_threads = 1 };
+    CHECK(zp_plan_run(scan, &o, in_folder("p.json"), err));
+    json_t *plan = load(in_folder("p.json"));
+    assert_string_equal(json_string_value(json_object_get(plan, "rank")), rank ? rank : "local");
+    return plan;
+}
+
+static void assert_ascending(const json_t *scan, const json_t *order)
+{
+    const json_t *worth = json_object_get(scan, "fisher");
+    double n_kv = number(scan, "n_kv"), n_pair = number(scan, "n_pair"), last = 0.0;
+    assert_int_equal(json_array_size(order), json_array_size(worth));
+    for (size_t i = 0; i < json_array_size(order); i++) {
+        double at[3];
+        for (size_t k = 0; k < 3; k++)
+            at[k] = json_number_value(json_array_get(json_array_get(order, i), k + 1));
+        size_t gate = (size_t)((at[0] * n_kv + at[1]) * n_pair + at[2]);
+        double value = json_number_value(json_array_get(worth, gate));
+        assert_true(value >= last);
+        last = value;
+    }
+    assert_true(last > 0.0);
+}
+
+/* What a scan measures beside it leaves the usual order as it is; each rank is an order of its
+ * own. */
+static void test_ranks_order_gates_by_what_the_scan_has(void **state)
+{
+    (void)state;
+    zp_scan_options s = { .n_ctx = CTX, .n_threads = 1 };
+    CHECK(zp_scan_run(MODEL, TEXT, &s, in_folder("s.json"), err));
+    s.fisher = true;
+    CHECK(zp_scan_run(MODEL, TEXT, &s, in_folder("f.json"), err));
+    json_t *scan = load(in_folder("f.json"));
+    json_t *usual = plan_by(in_folder("s.json"), NULL), *same = plan_by(in_folder("f.json"), NULL);
+    json_t *fisher = plan_by(in_folder("f.json"), "fisher");
+    json_t *sum = plan_by(in_folder("f.json"), "sum");
+    const json_t *order = json_object_get(fisher, "order");
+    assert_true(json_equal(usual, same));
+    assert_ascending(scan, order);
+    assert_false(json_equal(json_object_get(usual, "order"), order));
+    assert_false(json_equal(json_object_get(sum, "order"), order));
+    assert_false(json_equal(json_object_get(sum, "order"), json_object_get(usual, "order")));
+    json_decref(usual), json_decref(same), json_decref(fisher), json_decref(sum);
+    json_decref(scan);
+}
+
+static void test_a_rank_asks_for_its_measure(void **state)
+{
+    (void)state;
+    zp_evaporate_options o = usual(2e-6);
+    o.plan.rank = "sum", o.scan_out = in_folder("f.json");
+    json_decref(evaporate(MODEL, TEXT, o, in_folder("a.gguf"))); /* measures it */
+    o.scan_in = in_folder("f.json"), o.scan_out = NULL;
+    json_decref(evaporate(MODEL, TEXT, o, in_folder("b.gguf")));
+    assert_same_files(in_folder("a.gguf"), in_folder("b.gguf"));
+    scan_and_plan((zp_plan_options){ .budget_kl = 1e-6 });
+    o.scan_in = in_folder("s.json");
+    o.scan.progress.fn = nothing_is_measured;
+    refuse(MODEL, o, ZP_BAD_INPUT, "scan again with --fisher");
+    o.plan.rank = "theta";
+    refuse(MODEL, o, ZP_USAGE, "known: local fisher sum");
+    o.plan.rank = "sum", o.plan.uniform = true;
+    refuse(MODEL, o, ZP_USAGE, "--rank sum orders single gates");
+}
+
 /* ---- a second round -------------------------------------------------------------------------- */
 
 static void test_a_second_round_vouches_against_the_first_original_only(void **state)
@@ -389,6 +459,8 @@ int main(void)
         cmocka_unit_test(test_a_plan_is_followed_and_no_further),
         cmocka_unit_test(test_what_does_not_fit_is_refused_before_measuring),
         cmocka_unit_test(test_contradictory_wishes_are_refused),
+        cmocka_unit_test(test_ranks_order_gates_by_what_the_scan_has),
+        cmocka_unit_test(test_a_rank_asks_for_its_measure),
         cmocka_unit_test(test_a_second_round_vouches_against_the_first_original_only),
         cmocka_unit_test(test_local_heads_are_never_widened),
         cmocka_unit_test(test_counts_are_those_of_the_file),

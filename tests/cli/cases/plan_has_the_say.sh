@@ -3,7 +3,8 @@ try() { zerope evaporate "$DATA"/arch/gguf/gguf-qwen2.gguf -f "$DATA"/prose.txt 
     >/dev/null; echo "$? $(head -1 err)"; }
 export ZEROPE_THREADS=1
 try --budget-kl 1 -o o.gguf --windows 2 --save-plan p.json
-for o in --uniform --uniform-slow --layers '--local 64' '--scan s.json' '--save-scan s.json'; do
+for o in --uniform --uniform-slow --layers '--local 64' '--scan s.json' '--save-scan s.json' \
+    '--rank sum'; do
     try --budget-kl 1 -o o2.gguf --plan p.json $o
 done
 ls

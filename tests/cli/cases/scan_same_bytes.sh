@@ -1,5 +1,5 @@
-# Threads change no byte of a scan, with and without local heads, nor of the plan and the model made
-# from it.
+# Threads change no byte of a scan, with and without local heads and Fisher information, nor of the
+# plan and the model made from it.
 for m in gguf-llama-yarn gguf-granite gguf-qwen3 zerope-mixed; do
     for t in 1 2 3 5; do
         zerope scan "$DATA"/arch/gguf/$m.gguf -f "$DATA"/prose.txt -c 96 -t $t -o $t.json -q >/dev/null
@@ -11,6 +11,12 @@ for t in 1 2 3; do
         -o $t.json -q >/dev/null
     cmp 1.json $t.json && echo "local $t"
 done
+for t in 1 2 3; do
+    zerope scan "$DATA"/arch/gguf/gguf-qwen3.gguf -f "$DATA"/prose.txt -c 96 --fisher -t $t \
+        -o f$t.json -q >/dev/null
+    cmp f1.json f$t.json && echo "fisher $t"
+done
+zerope plan f1.json --budget-kl 1e-5 --rank sum -o p.json | grep '^rank'
 for t in 1 2 3; do
     zerope plan 1.json --budget-kl 1e-5 -t $t -o p$t.json -q >/dev/null
     cmp p1.json p$t.json && echo "plan $t"
