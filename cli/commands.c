@@ -525,7 +525,7 @@ static const struct cli_option anneal_options[] = {
     TRAINING,
 };
 static const struct cli_example anneal_examples[] = {
-    { "zerope evaporate base.gguf --train --corpus tiny.tokens --tokens 2m --original base.gguf "
+    { "zerope evaporate base.gguf --train --corpus t.tokens --tokens 2m --original base.gguf "
       "-o free.gguf",
       "positions dropped at once, then settled close to the original" },
 };
