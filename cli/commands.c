@@ -537,6 +537,22 @@ static const struct cli_example train_examples[] = {
       "two million tokens, with a record" },
 };
 
+static const struct cli_option scale_options[] = {
+    MODEL,
+    PATH("corpus", NULL, "TOKENS", "token documents made by corpus; held-out ones are used",
+         .required = true),
+    OUTPUT("OUT.gguf", "where the model with the scale is written"),
+    COUNT("from", "N", 1, 1048576, NULL,
+          "visible positions from which on the scale grows; default: the trained length"),
+    COUNT("length", "N", 2, MOST_TOKENS, NULL,
+          "length of the windows; default: 8 times that, as far as documents go"),
+    COUNT("windows", "N", 2, 1e6, "16", "windows, half of them to fit on", .flag_only = true),
+};
+static const struct cli_example scale_examples[] = {
+    { "zerope scale free.gguf --corpus t.tokens -o longer.gguf",
+      "a position-free model beyond its trained length" },
+};
+
 static const struct cli_option probe_options[] = {
     MODEL,
     PATH("corpus", NULL, "FILE",
@@ -743,6 +759,11 @@ const struct cli_command cli_commands[] = {
                      "is said of train holds here: runs, going on, processes. With --original the "
                      "model is kept close to the one it was.",
             .fields = "file policy closed total held_before held tokens_per_second"),
+    COMMAND(scale, "fit the logit scale of a model beyond its trained length", OPTIONS(scale),
+            .about = "A query that sees n positions gets its logits times 1 + c ln(max(1, n / len)); "
+                     "c is fitted on every second held-out window and told by the others, by bucket "
+                     "of positions. Keys stay valid. c is 0 where no scale is better than none.",
+            .fields = "file c scale_len length windows fitted[] held[{from,to,nll_before,nll}]"),
     COMMAND(
         probe, "measure models of an experiment beyond the trained length", OPTIONS(probe),
         .about =

@@ -95,6 +95,23 @@ typedef struct zp_anneal_options {
 ZP_API zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
                                const zp_anneal_options *options, char **json, zp_err *err);
 
+/* Fits the logit scale 1 + c ln(max(1, n / len)) of queries that see n > len positions, on held-out
+ * documents of a corpus, and writes the model with it (zerope.attention.scale_c, the same c in all
+ * layers). len: the trained length. c is 0 where no scale is better than none. Evidence in the
+ * file, which was measured without it, is left out.
+ * Errors: no held-out window of twice the trained length, another tokenizer: ZP_BAD_INPUT.
+ * JSON {file, c, scale_len, length, windows, fitted[], held[] (by bucket of positions: {from, to,
+ * nll_before, nll}; held: the windows that c was not fitted on)}. */
+typedef struct zp_scale_options {
+    uint32_t from;      /* len; default: the model's trained length */
+    uint32_t length;    /* of the windows; default: 8 times len, as far as documents go */
+    uint32_t n_windows; /* default 16; half of them to fit on */
+    uint32_t n_threads;
+    zp_progress progress;
+} zp_scale_options;
+ZP_API zp_status zp_scale_fit(const char *model, const char *corpus, const char *out,
+                              const zp_scale_options *options, char **json, zp_err *err);
+
 /* The evidence: checks[{name, value, limit, status, how}], status pass|fail|inconclusive; written
  * into `model` when write_evidence. Returns ZP_VERIFY with the JSON filled when a check fails. The
  * JSON is filled, too, when only writing it into the file failed; it is NULL after other
