@@ -760,9 +760,10 @@ const struct cli_command cli_commands[] = {
                      "model is kept close to the one it was.",
             .fields = "file policy closed total held_before held tokens_per_second"),
     COMMAND(scale, "fit the logit scale of a model beyond its trained length", OPTIONS(scale),
-            .about = "A query that sees n positions gets its logits times 1 + c ln(max(1, n / len)); "
-                     "c is fitted on every second held-out window and told by the others, by bucket "
-                     "of positions. Keys stay valid. c is 0 where no scale is better than none.",
+            .about = "The logits of a query that sees n positions are multiplied by "
+                     "1 + c ln(max(1, n / len)); c is fitted on every second held-out window and "
+                     "told by the others, by bucket of positions. Keys stay valid. c is 0 where no "
+                     "scale is better than none.",
             .fields = "file c scale_len length windows fitted[] held[{from,to,nll_before,nll}]"),
     COMMAND(
         probe, "measure models of an experiment beyond the trained length", OPTIONS(probe),
