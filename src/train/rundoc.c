@@ -163,7 +163,8 @@ static json_t *count_by_step(struct series_event *list, size_t n)
         for (end = i; end < n && by_step(&list[i], &list[end]) == 0;) end++;
         json_t *row = json_tree_put(event_json(&list[i]), "step",
                                     json_integer((json_int_t)list[i].step));
-        rows = json_tree_add(rows, json_tree_put(row, "count", json_integer((json_int_t)(end - i))));
+        row = json_tree_put(row, "count", json_integer((json_int_t)(end - i)));
+        rows = json_tree_add(rows, row);
     }
     return rows;
 }
