@@ -55,15 +55,22 @@ static zp_status read_panel(struct runfigure *r, const struct content *what, con
     return ZP_OK;
 }
 
+static bool has_means(const struct runfigure *r)
+{
+    bool any = false;
+    for (size_t i = 0; i < r->n_panels; i++) any |= r->panels[i].lines[0].n_mean > 0;
+    return any;
+}
+
 static void write_titles(struct runfigure *r, const json_t *doc, double last_step)
 {
     char name[121];
     canvas_file_name(json_string_value(json_object_get(doc, "folder")), name, sizeof name);
     snprintf(r->title, sizeof r->title, "Training run %s", name);
-    numtext_printf(r->subtitle, sizeof r->subtitle,
-                   "up to step %.0f; faint: every step, the outermost at the panel's edge; lines: "
-                   "mean of its neighbours",
-                   last_step);
+    numtext_printf(r->subtitle, sizeof r->subtitle, "up to step %.0f%s", last_step,
+                   has_means(r) ? "; faint: every step, the outermost at the panel's edge; lines: "
+                                  "mean of its neighbours"
+                                : "");
 }
 
 static zp_status fill(struct runfigure *r, const json_t *doc, zp_err *err)

@@ -4,10 +4,10 @@
 
 #include <zerope/report.h>
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json_tree.h"
+#include "base/numtext.h"
 #include "base/os.h"
 #include "report/html.h"
 #include "report/runfigure.h"
@@ -16,22 +16,52 @@
 struct column {
     const char *key, *title;
 };
+enum { MOST_COLUMNS = 5 };
+
+/* run.json has 0.05 as 0.050000000000000003, which is exact, and nothing to read. */
+static void put_cell(struct html *p, json_t *v)
+{
+    char text[48], *end = NULL;
+    const char *s = json_string_value(v);
+    double x = s ? numtext_double(s, &end) : 0;
+    if (!s || !strchr(s, '.') || *end != '\0' || strlen(s) <= 12) {
+        html_put_value(p, v);
+        return;
+    }
+    numtext_printf(text, sizeof text, "%.9g", x);
+    html_put(p, text);
+}
 
 static void put_row(struct html *p, const json_t *row, const struct column *columns, size_t n)
 {
     html_put(p, "<tr>");
     for (size_t i = 0; i < n; i++) {
         html_put(p, i ? "<td class=\"n\">" : "<th scope=\"row\">");
-        html_put_value(p, json_object_get(row, columns[i].key));
+        put_cell(p, json_object_get(row, columns[i].key));
         html_put(p, i ? "</td>" : "</th>");
     }
     html_put(p, "</tr>\n");
 }
 
-static void put_table(struct html *p, const char *title, const json_t *rows,
-                      const struct column *columns, size_t n)
+static bool is_told(const json_t *rows, const char *key)
 {
-    if (json_array_size(rows) == 0) return;
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *v = json_object_get(json_array_get(rows, i), key);
+        any |= v && !json_is_null(v);
+    }
+    return any;
+}
+
+/* Without the columns of which no row says anything. */
+static void put_table(struct html *p, const char *title, const json_t *rows,
+                      const struct column *all, size_t n_all)
+{
+    struct column columns[MOST_COLUMNS];
+    size_t n = 0;
+    for (size_t i = 0; i < n_all; i++)
+        if (is_told(rows, all[i].key)) columns[n++] = all[i];
+    if (n == 0) return;
     html_put(p, "<h2>");
     html_put(p, title);
     html_put(p, "</h2>\n<table>\n<thead><tr>");
@@ -105,9 +135,12 @@ static zp_status write_page(json_t *doc, const struct runfigure *r, struct buffe
     html_begin(&p, "", r->title);
     html_put(&p, "<h1>");
     html_put_text(&p, r->title);
-    html_put(&p, "</h1>\n<p><code>");
-    html_put_text(&p, html_text_of(doc, "command", ""));
-    html_put(&p, "</code></p>\n");
+    html_put(&p, "</h1>\n");
+    if (json_is_string(json_object_get(doc, "command"))) {
+        html_put(&p, "<p><code>");
+        html_put_text(&p, html_text_of(doc, "command", ""));
+        html_put(&p, "</code></p>\n");
+    }
     put_facts(&p, doc);
     ZP_TRY(put_figure(&p, r));
     put_tables(&p, doc);
