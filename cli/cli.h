@@ -308,6 +308,7 @@ zp_status cmd_corpus(struct cli *c);
 zp_status cmd_train(struct cli *c);
 zp_status cmd_anneal(struct cli *c);
 zp_status cmd_scale(struct cli *c);
+zp_status cmd_report(struct cli *c);
 zp_status cmd_probe(struct cli *c);
 zp_status cmd_doctor(struct cli *c);
 zp_status cmd_version(struct cli *c);

@@ -33,6 +33,27 @@ static double or_none(const struct cli *c, const char *name)
     return x == 0 ? -1 : x;
 }
 
+/* The command as a shell reads it again, for run.json. */
+static void join_words(const struct cli *c, struct text *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=:,./@%";
+    text_printf(out, "zerope %s", c->command->name);
+    for (int i = 0; i < c->argc; i++) {
+        const char *word = c->argv[i];
+        bool bare = *word != '\0' && word[strspn(word, plain)] == '\0';
+        text_printf(out, bare ? " " : " '");
+        for (; *word != '\0'; word++) {
+            if (*word == '\'')
+                text_printf(out, "'\\''");
+            else
+                text_append(out, word, 1);
+        }
+        if (!bare)
+            text_printf(out, "'");
+    }
+}
+
 static void train_options(struct cli *c, zp_train_options *o)
 {
     *o = (zp_train_options){
@@ -93,11 +114,15 @@ static zp_status new_model(struct cli *c, char **path)
 static zp_status train(struct cli *c, const char *model)
 {
     char *json = NULL;
+    struct text line = { 0 };
     zp_train_options o;
     train_options(c, &o);
+    join_words(c, &line);
+    o.command = line.data;
     o.rotation_dropout = cli_real(c, "rotation-dropout");
     zp_status st = zp_train_run(model, cli_text(c, "corpus"), cli_text(c, "output"), &o, &json,
                                 &c->err);
+    text_free(&line);
     progress_clear();
     return st != ZP_OK ? st : json != NULL ? cli_show(c, json) : ZP_OK;
 }
@@ -125,6 +150,7 @@ zp_status cmd_train(struct cli *c)
 zp_status cmd_anneal(struct cli *c)
 {
     char *json = NULL;
+    struct text line = { 0 };
     zp_anneal_options o = {
         .policy = cli_text(c, "policy"),
         .plan = cli_text(c, "plan"),
@@ -142,8 +168,11 @@ zp_status cmd_anneal(struct cli *c)
     };
     CLI_TRY(cli_check_outputs(c, "adapter-out"));
     train_options(c, &o.train);
+    join_words(c, &line);
+    o.train.command = line.data;
     zp_status st = zp_anneal_run(cli_text(c, "model"), cli_text(c, "corpus"),
                                  cli_text(c, "output"), &o, &json, &c->err);
+    text_free(&line);
     progress_clear();
     return st != ZP_OK ? st : json != NULL ? cli_show(c, json) : ZP_OK;
 }

@@ -553,6 +553,16 @@ static const struct cli_example scale_examples[] = {
       "a position-free model beyond its trained length" },
 };
 
+static const struct cli_option report_options[] = {
+    PATH("run", NULL, "RUN", "folder that train or anneal was given as --run-dir", .word = 1,
+         .required = true, .flag_only = true),
+    PATH("output", "-o", "FILE", "page or picture to write (.html, .svg or .png)", .writes = true),
+};
+static const struct cli_example report_examples[] = {
+    { "zerope report RUN -o run.html", "while it trains, or afterwards" },
+    { "zerope report RUN --json", "all numbers by step" },
+};
+
 static const struct cli_option probe_options[] = {
     MODEL,
     PATH("corpus", NULL, "FILE",
@@ -765,6 +775,17 @@ const struct cli_command cli_commands[] = {
                      "told by the others, by bucket of positions. Keys stay valid. c is 0 where no "
                      "scale is better than none.",
             .fields = "file c scale_len length windows fitted[] held[{from,to,nll_before,nll}]"),
+    COMMAND(report, "show what a training run did, also while it runs", OPTIONS(report),
+            .about = "Reads the folder of a run; the training is not disturbed. Without -o: where "
+                     "it stands, in tables. The picture has curves of loss, cross entropy, KL "
+                     "(each step faint, a running mean on top, held-out text beside), learning "
+                     "rate, norm of the gradient and closed gates, and a map of the gates closed "
+                     "by layer and step. The page also has the command, its options, the last "
+                     "numbers and the events by layer; it needs no network and no scripts.\n\n"
+                     "event: gate closed, gate opened (again), bias closed, bias opened. A number "
+                     "that was not finite is null.",
+            .fields = "folder command last_step last[{name,step,value}] by_layer[] "
+                      "events[{event,layer,step,count}] series[{name,steps,values}]"),
     COMMAND(
         probe, "measure models of an experiment beyond the trained length", OPTIONS(probe),
         .about =

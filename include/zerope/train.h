@@ -116,6 +116,17 @@ typedef struct zp_train_options {
 ZP_API zp_status zp_train_run(const char *model, const char *corpus, const char *out,
                               const zp_train_options *options, char **json, zp_err *err);
 
+/* What a run did, from its folder (zp_train_options.run), while it goes on or afterwards; reading
+ * disturbs no writer. zp_report_run (zerope/report.h) draws it.
+ * Errors: a folder without run.json or without numbers: ZP_BAD_INPUT; a damaged file, named:
+ * ZP_BAD_FILE; a database in a build without SQLite, files of a later format: ZP_UNSUPPORTED.
+ * JSON {format "zerope-run", folder, last_step, last[{name, step, value}], by_layer[{event, layer,
+ * count, first_step, last_step}], events[{event, layer, step, count}], series[{name, steps[],
+ * values[]}], resumed[steps]}, and of run.json {command, machine, model_sha256, options[{name,
+ * value, origin}], seeds, versions}, null where it does not say. A value that was not finite is
+ * null. event: gate closed, gate opened (again), bias closed, bias opened. */
+ZP_API zp_status zp_train_run_json(const char *folder, char **json, zp_err *err);
+
 /* probe: the measures by which models of one experiment are compared, up to many times the trained
  * length. corpus: a file of zp_corpus_make with the model's tokenizer; everything comes from its
  * held-out documents. At each length:

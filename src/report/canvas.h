@@ -23,6 +23,7 @@ struct canvas_text {
 struct canvas {
     const struct canvas_ops *ops;
     double width, height;
+    double opacity;           /* of paths; 1 until a figure sets it */
     zp_status status;         /* of the first failure */
     zp_err *err;
     struct buffer *out;       /* SVG: where the text goes */

@@ -70,7 +70,8 @@ static void path(struct canvas *c, const double *points, size_t n, struct color 
                  double width, bool dashed)
 {
     const double dashes[] = { 6, 4 };
-    set_color(c, stroke);
+    cairo_set_source_rgba(c->cairo, stroke.r / 255.0, stroke.g / 255.0, stroke.b / 255.0,
+                          c->opacity);
     cairo_set_line_width(c->cairo, width);
     cairo_set_dash(c->cairo, dashes, dashed ? 2 : 0, 0);
     cairo_new_path(c->cairo); /* a text leaves the pen where it ended */
@@ -83,7 +84,8 @@ static const struct canvas_ops png_ops = { box, text, line, path };
 
 zp_status canvas_png_open(struct canvas *c, double width, double height, zp_err *err)
 {
-    *c = (struct canvas){ .ops = &png_ops, .width = width, .height = height, .err = err };
+    *c = (struct canvas){ .ops = &png_ops, .width = width, .height = height, .opacity = 1,
+                          .err = err };
     c->surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)(width * scale),
                                             (int)(height * scale));
     c->cairo = cairo_create(c->surface);

@@ -102,6 +102,7 @@ static void path(struct canvas *c, const double *points, size_t n, struct color 
     put(c, "<polyline fill=\"none\"");
     put_color(c, "stroke", stroke);
     put_attribute(c, "stroke-width", width);
+    if (c->opacity < 1) put_attribute(c, "stroke-opacity", c->opacity);
     put(c, dashed ? " stroke-dasharray=\"6 4\" points=\"" : " points=\"");
     for (size_t i = 0; i < n; i++) {
         if (i) put(c, " ");
@@ -117,8 +118,8 @@ static const struct canvas_ops svg_ops = { box, text, line, path };
 void canvas_svg_open(struct canvas *c, double width, double height, const char *label,
                      struct buffer *out, zp_err *err)
 {
-    *c = (struct canvas){ .ops = &svg_ops, .width = width, .height = height, .out = out,
-                          .err = err };
+    *c = (struct canvas){ .ops = &svg_ops, .width = width, .height = height, .opacity = 1,
+                          .out = out, .err = err };
     put(c, "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" font-family=\"system-ui, "
            "'Liberation Sans', Arial, sans-serif\"");
     put_attribute(c, "width", width);

@@ -326,8 +326,10 @@ void gates_close_unit(struct gates *g, uint64_t step, size_t unit, const char *r
 size_t gates_open_again(struct gates *g, uint64_t since)
 {
     size_t n = 0;
+    g->n_closings = 0;
     for (size_t i = 0; gates_need_mix(&g->options) && i < g->n; i++) {
         if (!g->closed[i] || g->closed_at[i] < since) continue;
+        g->closings[n] = (struct gates_closing){ (uint32_t)i, "held-out loss rose" };
         g->closed[i] = 0;
         g->learned[i] = gates_learned_start(g->options.policy);
         g->idle[i] = 0;
@@ -335,6 +337,7 @@ size_t gates_open_again(struct gates *g, uint64_t since)
         n++;
     }
     g->n_closed -= n;
+    g->n_closings = n;
     return n;
 }
 

@@ -72,7 +72,7 @@ struct gates {
     uint8_t *reopened;   /* (n) how often; twice: it closes at the ramp's end only */
     uint32_t *idle;      /* (n) steps that it was 0, or its head's gradient nearly so */
     double *scale;       /* [0] sum, [1] number of steps: of the mean |dL/dg| */
-    struct gates_closing *closings; /* (n_closings) of the last gates_end */
+    struct gates_closing *closings; /* (n_closings) of the last gates_end or gates_open_again */
     size_t n_closings, n_closed;
     struct net_gates view;
 };
@@ -92,7 +92,7 @@ const struct net_gates *gates_now(struct gates *g, uint64_t step);
 bool gates_learn(const struct gates *g, uint64_t step);
 /* After the step, d complete and multiplied by d_scale: moves, closes; closings has what closed. */
 void gates_end(struct gates *g, uint64_t step, double d_scale);
-/* Opens again what a learned policy closed at `since` or later; how many. */
+/* Opens again what a learned policy closed at `since` or later; how many. closings has them. */
 size_t gates_open_again(struct gates *g, uint64_t since);
 /* Layer, KV head (or head of a bias) and pair (0 for a bias) of a unit. */
 struct gates_place {

@@ -30,7 +30,8 @@ struct series_info {
     size_t n_options, n_seeds, n_versions;
     bool lines; /* metrics.jsonl although SQLite is there */
 };
-/* A gate that closed ("gate closed"), or opened again. */
+/* What: "gate closed" or, of a distance bias, "bias closed" (pair 0, kv: its head); "gate opened",
+ * "bias opened" where one opened again. */
 struct series_event {
     uint64_t step;
     const char *what, *reason;

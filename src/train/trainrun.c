@@ -40,6 +40,21 @@ static zp_status open_record(struct run *r, zp_err *err)
                      : series_create(&r->series, o->folder, &o->info, err);
 }
 
+/* What the gates have in `closings`. */
+static zp_status record_gates(struct run *r, uint64_t step, const char *gate, const char *bias,
+                              zp_err *err)
+{
+    const struct gates *g = &r->t->gates;
+    for (size_t i = 0; r->series && i < g->n_closings; i++) {
+        const struct gates_closing *c = &g->closings[i];
+        struct gates_place at = gates_place_of(g, c->unit);
+        struct series_event event = { step, at.is_bias ? bias : gate, c->reason, at.layer, at.head,
+                                      at.pair };
+        ZP_TRY(series_add_event(r->series, &event, err));
+    }
+    return ZP_OK;
+}
+
 static zp_status record_step(struct run *r, const struct trainer_step *s, zp_err *err)
 {
     if (!r->series) return ZP_OK;
@@ -55,14 +70,7 @@ static zp_status record_step(struct run *r, const struct trainer_step *s, zp_err
                     { "gates_closed", (double)r->t->gates.n_closed } };
     for (size_t i = 0; i < ZP_COUNT(numbers); i++)
         ZP_TRY(series_add(r->series, s->step, numbers[i].name, numbers[i].value, err));
-    for (size_t i = 0; i < r->t->gates.n_closings; i++) {
-        const struct gates_closing *c = &r->t->gates.closings[i];
-        struct gates_place at = gates_place_of(&r->t->gates, c->unit);
-        struct series_event event = { s->step, at.is_bias ? "bias closed" : "gate closed",
-                                      c->reason, at.layer, at.head, at.pair };
-        ZP_TRY(series_add_event(r->series, &event, err));
-    }
-    return ZP_OK;
+    return record_gates(r, s->step, "gate closed", "bias closed", err);
 }
 
 static zp_status record_held(struct run *r, zp_err *err)
@@ -78,7 +86,9 @@ static zp_status record_held(struct run *r, zp_err *err)
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
-static void report(struct run *r)
+/* To the caller, and to readers of the record; what is beyond the last checkpoint goes with it when
+ * the run is killed and gone on with. */
+static zp_status report(struct run *r, zp_err *err)
 {
     const struct trainer *t = r->t;
     double n = r->n_steps ? (double)r->n_steps : 1, seconds = r->out->seconds - r->seconds_then;
@@ -96,6 +106,7 @@ static void report(struct run *r)
     r->seconds_then = r->out->seconds;
     r->loss = r->ce = r->kl = 0;
     r->n_steps = 0;
+    return r->series ? series_flush(r->series, err) : ZP_OK;
 }
 
 static void take_in(struct run *r, const struct trainer_step *s)
@@ -131,6 +142,7 @@ static zp_status guard_closings(struct run *r, double before, zp_err *err)
     log_write(LOG_INFO, "step %llu: %zu gates open again: the held-out loss rose from %g to %g",
               (unsigned long long)r->t->step, n, before, held_loss(r));
     r->out->reopened += n;
+    ZP_TRY(record_gates(r, r->t->step, "gate opened", "bias opened", err));
     return trainer_measure(r->t, r->o->eval_windows, &r->held, err);
 }
 
@@ -215,7 +227,7 @@ static zp_status one_step(struct run *r, zp_err *err)
     uint64_t step = r->t->step, last = r->t->options.schedule.steps;
     bool measures = every(r->o->eval_every, step) || step == last;
     if (measures) ZP_TRY(measure(r, err));
-    if (measures || os_now() >= r->report_at) report(r);
+    if (measures || os_now() >= r->report_at) ZP_TRY(report(r, err));
     ZP_TRY(asked_to_stop(r, &stop, err));
     if (stop || every(r->o->save_every, step) || step == last) ZP_TRY(save(r, err));
     ZP_FAIL_IF(stop && step < last, err, ZP_INTERRUPTED, "stopped at step %llu of %llu%s",

@@ -203,6 +203,7 @@ static void test_what_cost_too_much_opens_again_and_stays(void **state)
         size_t closed = g.n_closed;
         assert_int_equal(closed, g.n_open);
         assert_int_equal(gates_open_again(&g, from), closed);
+        assert_int_equal(g.n_closings, closed); /* for the record */
         assert_int_equal(g.n_closed, 0);
     }
     run(&g, 60, STEPS - 1, needed);

@@ -19,6 +19,8 @@ see quantize "$m" q.gguf --type Q8_0
 see corpus -f text.txt --no-held --train-vocab 300 -o text.tokens
 head -c 9000 text.txt >text2.txt
 zerope corpus -f text.txt -f text2.txt --tokenizer "$m" -o m.tokens -q >/dev/null
+see train "$m" --corpus m.tokens --tokens 64 -c 32 --batch-rows 2 --run-dir run -o t.gguf
+see report run
 see probe "$m" --corpus m.tokens --windows 1 --cases 0
 see doctor --quick
 see version

@@ -24,6 +24,8 @@ least quantize o.gguf q.gguf --type F16
 head -c 9000 "$t" >t2.txt
 least corpus -f "$t" -f t2.txt --train-vocab 300 -o c.tokens
 zerope corpus -f "$t" -f t2.txt --tokenizer "$m" -o m.tokens -q >/dev/null
+least train "$m" --corpus m.tokens --tokens 64 --batch-rows 2 --run-dir run -o t.gguf
+least report run
 least probe "$m" --corpus m.tokens
 least doctor --quick
 least version
