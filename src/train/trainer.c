@@ -175,6 +175,20 @@ static zp_status open_pic(struct trainer *t, zp_err *err)
                     err);
 }
 
+static size_t marks_count(const struct trainer *t)
+{
+    return (sizeof *t->marks + t->model->h.n_layer * sizeof *t->marks->first) / sizeof(double);
+}
+
+static zp_status open_marks(struct trainer *t, zp_err *err)
+{
+    double *marks;
+    ZP_ALLOC(marks, MEM_TRAIN, marks_count(t), err, "norms of the layers");
+    for (size_t i = 0; i < marks_count(t); i++) marks[i] = (double)INFINITY;
+    t->marks = (void *)marks;
+    return ZP_OK;
+}
+
 static zp_status fill(struct trainer *t, zp_err *err)
 {
     struct trainer_options *o = &t->options;
@@ -193,6 +207,7 @@ static zp_status fill(struct trainer *t, zp_err *err)
     ZP_TRY(open_optimiser(t, err));
     ZP_TRY(open_net(t, err));
     ZP_TRY(open_pic(t, err));
+    ZP_TRY(open_marks(t, err));
     t->key.config = o->config;
     return open_teacher(t, err);
 }
@@ -227,6 +242,7 @@ void trainer_close(struct trainer *t)
     mem_free(t->dhidden);
     mem_free(t->dgates);
     mem_free(t->frozen);
+    mem_free(t->marks);
     gemm_close(t->gemm);
     pool_close(t->pool);
     packed_close(&t->batch);
@@ -415,12 +431,10 @@ static void add_sums(struct loss_sums *to, const struct loss_sums *x)
     to->same_top += x->same_top;
 }
 
-zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quality *out,
-                          zp_err *err)
+void trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quality *out)
 {
     uint32_t n = n_windows && n_windows < t->packer.n_held ? n_windows : t->packer.n_held;
     *out = (struct trainer_quality){ .n_windows = n };
-    ZP_FAIL_IF(n == 0, err, ZP_BAD_INPUT, "the corpus holds no document out: nothing to measure");
     const struct net_gates *gates = gates_now(&t->gates, t->step);
     if (t->pic.n) pic_begin(&t->pic, pic_weight(t, t->step));
     for (uint32_t i = 0; i < n; i += t->batch.n_rows) {
@@ -432,12 +446,25 @@ zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_
         run_loss(t, gates, false, &sums);
         add_sums(&out->sums, &sums);
     }
+}
+
+zp_status trainer_look(struct trainer *t, struct guard_norms *norms, double *ce, zp_err *err)
+{
+    struct loss_sums sums;
+    const struct net_gates *gates = gates_now(&t->gates, t->step);
+    if (t->packer.n_held) packer_held(&t->packer, 0, &t->batch);
+    else ZP_TRY(packer_micro(&t->packer, 0, 0, &t->batch, err));
+    if (t->pic.n) pic_begin(&t->pic, pic_weight(t, t->step));
+    net_watch(t->net, norms);
+    run_loss(t, gates, false, &sums);
+    net_watch(t->net, NULL);
+    *ce = sums.weight > 0 ? sums.ce / sums.weight : 0;
     return ZP_OK;
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-enum { OWN_PARTS = 6, PIC_PARTS = 4, MOST_PARTS = OWN_PARTS + GATES_PARTS + PIC_PARTS };
+enum { OWN_PARTS = 7, PIC_PARTS = 4, MOST_PARTS = OWN_PARTS + GATES_PARTS + PIC_PARTS };
 
 static const char *name_of_x(const struct trainer *t)
 {
@@ -453,6 +480,7 @@ static size_t list_parts(const struct trainer *t, struct checkpoint_part *out)
         { "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1 },
         { "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard },
         { "data.shift", CHECKPOINT_U64, &t->data_shift, 1 },
+        { "marks", CHECKPOINT_F64, t->marks, marks_count(t) },
     };
     memcpy(out, own, sizeof own);
     gates_parts(&t->gates, out + OWN_PARTS);
@@ -494,6 +522,9 @@ static zp_status restore(struct trainer *t, const struct checkpoint *c, zp_err *
     ZP_TRY(checkpoint_read(c, "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1, err));
     ZP_TRY(checkpoint_read(c, "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard, err));
     ZP_TRY(checkpoint_read(c, "data.shift", CHECKPOINT_U64, &t->data_shift, 1, err));
+    /* Older ones have none: what is looked at first counts. */
+    if (checkpoint_find(c, "marks"))
+        ZP_TRY(checkpoint_read(c, "marks", CHECKPOINT_F64, t->marks, marks_count(t), err));
     t->step = c->step;
     ZP_TRY(restore_pic(t, c, err));
     return gates_restore(&t->gates, c, err);

@@ -297,12 +297,13 @@ static void report_quality(struct json_build *w, const char *key, const struct t
                            bool has_original)
 {
     double n = q->sums.weight > 0 ? q->sums.weight : 1;
+    double none = q->n_windows ? 0 : (double)NAN; /* null: nothing was held out */
     json_build_object(w, key);
-    json_build_real(w, "nll", q->sums.ce / n, 6);
-    json_build_real(w, "ppl", exp(q->sums.ce / n), 6);
+    json_build_real(w, "nll", q->sums.ce / n + none, 6);
+    json_build_real(w, "ppl", exp(q->sums.ce / n) + none, 6);
     if (has_original) {
-        json_build_real(w, "kl", q->sums.kl / n, 6);
-        json_build_real(w, "same_top", (double)q->sums.same_top / n, 6);
+        json_build_real(w, "kl", q->sums.kl / n + none, 6);
+        json_build_real(w, "same_top", (double)q->sums.same_top / n + none, 6);
     }
     json_build_uint(w, "windows", q->n_windows);
     json_build_uint(w, "tokens", q->sums.n_rows);
