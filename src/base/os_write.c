@@ -373,6 +373,7 @@ zp_status os_lock(struct os_lock *lock, const char *path, zp_err *err)
     bool held = errno == EWOULDBLOCK;
     long holder = holder_of(lock->fd);
     os_unlock(lock);
+    ZP_FAIL_IF(held && holder == 0, err, ZP_RUN, "%s: in use by another process", path);
     ZP_FAIL_IF(held, err, ZP_RUN, "%s: in use by another process (%ld)", path, holder);
     return ZP_OK;
 }

@@ -192,6 +192,17 @@ static zp_status measure(struct run *r, bool marks, zp_err *err)
     return record_held(r, err);
 }
 
+/* Layers whose scores stay small whatever their queries and keys do count as they were at the
+ * beginning: a fresh model's grow many times over, and have to. */
+static void pass_over_small(struct run *r)
+{
+    static const double SCORE = 50; /* beyond it softmax sees nothing but the largest */
+    const struct hparams *h = &r->t->model->h;
+    for (uint32_t l = 0; l < h->n_layer; l++)
+        if (r->norms[l].q * r->norms[l].k <= SCORE * sqrt(h->d_head))
+            r->norms[l] = r->t->marks->first[l];
+}
+
 /* Whether the parameters are worth keeping: queries and keys have not outgrown the guard's measure,
  * and the model knows more than nothing. */
 static zp_status look(struct run *r, zp_err *err)
@@ -209,6 +220,7 @@ static zp_status look(struct run *r, zp_err *err)
                "step %llu: the loss is %g nats a token, at the beginning it was %g; to guess costs "
                "%g: the run diverges; lower the learning rate (--learning-rate)",
                (unsigned long long)t->step, ce, marks->first_ce, guess);
+    pass_over_small(r);
     struct guard_growth g = guard_compare_norms(&t->guard, marks->first, r->norms, n_layer);
     ZP_FAIL_IF(g.layer < n_layer, err, ZP_RUN,
                "step %llu: the largest %s of layer %zu grew %.1f-fold: " GUARD_ADVICE,
@@ -252,6 +264,22 @@ static zp_status asked_to_stop(struct run *r, bool *stop, zp_err *err)
     return ZP_OK;
 }
 
+/* A penalty outside of where it works is told as soon as it shows. */
+static void tell_pace(const struct run *r)
+{
+    const struct gates *g = &r->t->gates;
+    if (dist_rank(r->t->dist) != 0) return;
+    if (g->pace == GATES_PACE_SLOW)
+        log_warn("step %llu: %zu of %zu gates had closed by themselves when the ramp ended, all "
+                 "others were closed there at once; a higher --lambda (now %g) or a longer ramp "
+                 "lets them close one by one",
+                 (unsigned long long)r->t->step, g->n_self, g->n_close, g->options.lambda);
+    if (g->pace == GATES_PACE_FAST)
+        log_warn("step %llu: all %zu gates have closed, as fast as they can; a lower --lambda (now "
+                 "%g) lets the loss choose which close first",
+                 (unsigned long long)r->t->step, g->n_close, g->options.lambda);
+}
+
 static bool every(uint64_t n, uint64_t step)
 {
     return n > 0 && step % n == 0;
@@ -265,6 +293,7 @@ static zp_status one_step(struct run *r, zp_err *err)
     ZP_TRY(trainer_run_step(r->t, &s, err));
     r->out->seconds += os_now() - before;
     take_in(r, &s);
+    tell_pace(r);
     ZP_TRY(record_step(r, &s, err));
     ZP_TRY(obey(r, &s, err));
     uint64_t step = r->t->step, last = r->t->options.schedule.steps;
@@ -291,6 +320,9 @@ static zp_status run_all(struct run *r, zp_err *err)
     ZP_TRY(look(r, err));
     ZP_TRY(measure(r, !isfinite(t->marks->held_loss), err));
     r->out->before = r->held;
+    if (!r->held.n_windows && gates_need_mix(&t->gates.options))
+        log_warn("the corpus holds nothing out: gates that close are not checked against "
+                 "--tolerance");
     if (t->step == 0) ZP_TRY(save(r, err)); /* what the first roll-back goes back to */
     r->report_at = os_now() + REPORT_SECONDS;
     while (t->step < t->options.schedule.steps) ZP_TRY(one_step(r, err));
