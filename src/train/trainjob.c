@@ -179,18 +179,21 @@ static void ask_all(struct trainjob *j, uint64_t steps)
     ask_adapter(j);
 }
 
+static void ask_model(struct trainjob *j, const char *name, const struct zp_model *m,
+                      const struct netparam *p, const float *w)
+{
+    const char *table = zp_model_sha256(m); /* keys and shapes, not values */
+    uint64_t hash = hash_bytes(w, p->n * sizeof *w, hash_bytes(table, strlen(table), 0));
+    ask(j, name, "%016llx", (unsigned long long)hash);
+}
+
 /* What a run is also of; compared by the record alone (series_check). */
 static void ask_values(struct trainjob *j)
 {
     const struct trainer *t = &j->trainer;
     const zp_train_options *o = &j->options;
-    uint64_t model = hash_bytes(t->w, t->param.n * sizeof *t->w, 0);
-    ask(j, "model", "values %016llx", (unsigned long long)model);
-    if (t->teacher) {
-        uint64_t original =
-            hash_bytes(t->teacher_w, t->teacher_param.n * sizeof *t->teacher_w, 0);
-        ask(j, "original", "values %016llx", (unsigned long long)original);
-    }
+    ask_model(j, "model", j->model, &t->param, t->w);
+    if (t->teacher) ask_model(j, "original", j->original, &t->teacher_param, t->teacher_w);
     ask(j, "documents", "%016llx", (unsigned long long)j->shards.head.tables_hash);
     if (!gates_need_mix(&j->gates)) return;
     ask(j, "eval-every", "%llu", (unsigned long long)o->eval_every);
