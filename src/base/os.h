@@ -98,8 +98,8 @@ bool os_file_age(const char *path, double *seconds);
 /* Whether a path is the temporary file of a writer that was killed: `suffix`, what follows the name
  * of the file to be written, says so, and a regular file that nobody wrote to for an hour. */
 bool os_is_leftover(const char *path, const char *suffix);
-/* A file that one process at a time holds: it is made where it is not there, stays, and is free again
- * when os_unlock is called or the process has ended. Held by another: ZP_RUN, which names its
+/* A file that one process at a time holds: it is made where it is not there, stays, and is free
+ * again when os_unlock is called or the process has ended. Held by another: ZP_RUN, which names its
  * process. Where the file system has no locks nothing is held. */
 struct os_lock {
     int fd; /* -1: nothing is held */

@@ -60,10 +60,11 @@ static zp_status check_options(struct gates_options *o, zp_err *err)
     if (o->t_cool == 0) o->t_cool = 5;
     if (o->tolerance == 0) o->tolerance = 0.05;
     ZP_FAIL_IF(o->steps == 0, err, ZP_USAGE, "a run of no steps");
-    ZP_FAIL_IF(o->begin >= o->steps, err, ZP_USAGE,
-               "gates begin to close at step %llu of %llu (--begin, --pic-steps): they never would; "
-               "more --tokens make more steps",
-               (unsigned long long)o->begin, (unsigned long long)o->steps);
+    ZP_FAIL_IF(
+        o->begin >= o->steps, err, ZP_USAGE,
+        "gates begin to close at step %llu of %llu (--begin, --pic-steps): they never would; "
+        "more --tokens make more steps",
+        (unsigned long long)o->begin, (unsigned long long)o->steps);
     ZP_FAIL_IF(!(o->share > 0 && o->share <= 1), err, ZP_USAGE,
                "%g of the gates close, expected more than 0, at most 1", o->share);
     ZP_FAIL_IF(!(o->ramp > 0 && o->ramp <= 1), err, ZP_USAGE,
@@ -180,8 +181,9 @@ static zp_status fill(struct gates *g, zp_err *err)
     ZP_TRY(check_options(&g->options, err));
     ZP_TRY(allocate(g, err));
     mark_units(g);
-    ZP_FAIL_IF(g->n_open == 0 && g->options.policy != GATES_KEEP, err, ZP_BAD_INPUT,
-               "the model has no open gate: there is nothing to take out; train goes on with it as it is");
+    ZP_FAIL_IF(
+        g->n_open == 0 && g->options.policy != GATES_KEEP, err, ZP_BAD_INPUT,
+        "the model has no open gate: there is nothing to take out; train goes on with it as it is");
     ZP_TRY(fill_order(g, err));
     for (size_t i = 0; i < g->n_order; i++) g->may[g->order[i]] = 1;
     g->n_close = (size_t)llround(g->options.share * (double)g->n_order);

@@ -125,9 +125,11 @@ static zp_status add_resumption(json_t *run, const char *folder, uint64_t step,
 {
     json_t *item, *list = json_object_get(run, "resumed");
     struct buffer text = buffer_with_max(MEM_TRAIN, MOST_RUN_JSON);
-    ZP_FAIL_IF(!json_is_array(list), err, ZP_BAD_FILE,
-               "%s/run.json: has no list `resumed`: is no record of a run; move it away: the run goes "
-               "on from its checkpoints, with a new one", folder);
+    ZP_FAIL_IF(
+        !json_is_array(list), err, ZP_BAD_FILE,
+        "%s/run.json: has no list `resumed`: is no record of a run; move it away: the run goes "
+        "on from its checkpoints, with a new one",
+        folder);
     ZP_TRY(make_resumption(&item, step, info, err));
     int failed = json_array_append(list, item);
     json_decref(item);
@@ -183,10 +185,11 @@ static zp_status compare(const json_t *run, const char *folder, const struct ser
         for (size_t k = 0; k < info->n_options; k++) {
             const struct series_option *now = &info->options[k];
             if (strcmp(text_of(old, "name"), now->name) != 0) continue;
-            ZP_FAIL_IF(strcmp(text_of(old, "value"), now->value) != 0, err, ZP_BAD_INPUT,
-                       "%s/run.json: the run was begun with %s %s, now it is %s; go on with what it "
-                       "was begun with, or begin a new run in another folder",
-                       folder, now->name, text_of(old, "value"), now->value);
+            ZP_FAIL_IF(
+                strcmp(text_of(old, "value"), now->value) != 0, err, ZP_BAD_INPUT,
+                "%s/run.json: the run was begun with %s %s, now it is %s; go on with what it "
+                "was begun with, or begin a new run in another folder",
+                folder, now->name, text_of(old, "value"), now->value);
         }
     }
     const char *model = text_of(run, "model_sha256");

@@ -56,7 +56,8 @@ struct trainer_step {
     bool spike;
 };
 
-/* What a run compares with later; part of a checkpoint. Numbers that are not finite: not yet known. */
+/* What a run compares with later; part of a checkpoint. Numbers that are not finite: not yet
+ * known. */
 struct trainer_marks {
     double held_loss, held_at; /* loss of the last measurement, and its step */
     double first_ce;           /* of the first look */

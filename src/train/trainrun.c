@@ -128,13 +128,19 @@ static void report(struct run *r)
     double n = r->n_steps ? (double)r->n_steps : 1, seconds = r->out->seconds - r->seconds_then;
     double weight = r->held.sums.weight > 0 ? r->held.sums.weight : 1;
     double tokens = n * (double)t->options.n_rows * t->options.n_ctx;
-    zp_train_report report = {
-        .step = t->step, .steps = t->options.schedule.steps, .loss = r->loss / n, .ce = r->ce / n,
-        .kl = r->kl / n, .held_ce = r->held.n_windows ? r->held.sums.ce / weight : (double)NAN,
-        .held_kl = r->held.n_windows ? r->held.sums.kl / weight : (double)NAN, .rate = r->out->last.rate,
-        .tokens_per_second = seconds > 0 ? tokens / seconds : 0,
-        .gates_closed = t->gates.n_closed, .gates = t->gates.n_open
-    };
+    zp_train_report report = { .step = t->step,
+                               .steps = t->options.schedule.steps,
+                               .loss = r->loss / n,
+                               .ce = r->ce / n,
+                               .kl = r->kl / n,
+                               .held_ce =
+                                   r->held.n_windows ? r->held.sums.ce / weight : (double)NAN,
+                               .held_kl =
+                                   r->held.n_windows ? r->held.sums.kl / weight : (double)NAN,
+                               .rate = r->out->last.rate,
+                               .tokens_per_second = seconds > 0 ? tokens / seconds : 0,
+                               .gates_closed = t->gates.n_closed,
+                               .gates = t->gates.n_open };
     if (r->o->on_report && r->n_steps) r->o->on_report(r->o->report_arg, &report);
     r->report_at = os_now() + REPORT_SECONDS;
     r->seconds_then = r->out->seconds;
