@@ -1,9 +1,12 @@
 /* cmd_train.c: train, anneal: a model on a corpus of tokens, with positions kept or taken out. */
 #include "cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One line for each report; the bar is redrawn below it. */
 static void on_report(void *arg, const zp_train_report *r)
@@ -96,19 +99,49 @@ static void train_options(struct cli *c, zp_train_options *o)
     };
 }
 
-/* The model that --from-scratch describes, beside the output: *path, for free(). */
-static zp_status new_model(struct cli *c, char **path)
+/* A new file beside the output, of a name that the library's leftovers have: one that a killed run
+ * left goes when the output is written again. *path: for free(). */
+static zp_status reserve_beside(struct cli *c, const char *out, char **path)
 {
-    struct text name = { 0 }, beside = { 0 };
+    struct text name = { 0 };
+    int fd = -1;
+    for (unsigned i = 0; fd < 0 && (i == 0 || errno == EEXIST); i++) {
+        text_free(&name);
+        name = (struct text){ 0 };
+        text_printf(&name, "%s.tmp.%ld.%u", out, (long)getpid(), i);
+        fd = open(name.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    *path = name.data;
+    if (fd < 0)
+        return cli_fail(c, ZP_IO, "%s: cannot be created: %s", name.data, strerror(errno));
+    close(fd);
+    return ZP_OK;
+}
+
+/* The model that --from-scratch describes, at `path`. */
+static zp_status new_model(struct cli *c, const char *path)
+{
+    struct text beside = { 0 };
     const char *corpus = cli_text(c, "corpus"), *slash = strrchr(corpus, '/');
     const char *tokenizer = cli_text(c, "tokenizer");
     text_printf(&beside, "%.*stokenizer.gguf", slash ? (int)(slash + 1 - corpus) : 0, corpus);
-    text_printf(&name, "%s.initial", cli_text(c, "output"));
     zp_status st = zp_model_new(cli_text(c, "from-scratch"), tokenizer ? tokenizer : beside.data,
-                                (uint64_t)cli_int(c, "seed"), name.data, &c->err);
+                                (uint64_t)cli_int(c, "seed"), path, &c->err);
     text_free(&beside);
-    *path = name.data;
     return st;
+}
+
+/* A model from scratch has no file of its own that stays: what describes it is named. */
+static zp_status show(struct cli *c, char *json)
+{
+    json_t *doc = NULL;
+    const char *config = cli_text(c, "from-scratch");
+    zp_status st = cli_parse_document(c, json, &doc);
+    zp_free(json);
+    CLI_TRY(st);
+    if (config != NULL)
+        json_object_set_new(doc, "model", cli_json_text(config, strlen(config)));
+    return cli_show_value(c, doc);
 }
 
 static zp_status train(struct cli *c, const char *model)
@@ -124,7 +157,7 @@ static zp_status train(struct cli *c, const char *model)
                                 &c->err);
     text_free(&line);
     progress_clear();
-    return st != ZP_OK ? st : json != NULL ? cli_show(c, json) : ZP_OK;
+    return st != ZP_OK || json == NULL ? st : show(c, json);
 }
 
 zp_status cmd_train(struct cli *c)
@@ -138,10 +171,15 @@ zp_status cmd_train(struct cli *c)
     if (!fresh && cli_given(c, "tokenizer"))
         return cli_usage(c, "--tokenizer belongs to --from-scratch: a model has its own");
     CLI_TRY(cli_check_outputs(c, "adapter-out"));
-    zp_status st = fresh ? new_model(c, &path) : ZP_OK;
+    if (!fresh)
+        return train(c, model);
+    zp_status st = reserve_beside(c, cli_text(c, "output"), &path);
+    bool made = st == ZP_OK;
+    if (made)
+        st = new_model(c, path);
     if (st == ZP_OK)
-        st = train(c, fresh ? path : model);
-    if (fresh)
+        st = train(c, path);
+    if (made)
         (void)remove(path);
     free(path);
     return st;

@@ -7,12 +7,12 @@
 
 static char folder[] = "/tmp/zerope-test-XXXXXX";
 
-/* Path of a file of the folder; good for the thread's next seven calls. */
+/* Path of a file of the folder; good for the thread's next 31 calls. */
 static inline const char *in_folder(const char *name)
 {
-    static _Thread_local char path[8][128];
+    static _Thread_local char path[32][128];
     static _Thread_local unsigned next;
-    char *out = path[next++ % 8];
+    char *out = path[next++ % 32];
     snprintf(out, sizeof path[0], "%s/%s", folder, name);
     return out;
 }

@@ -60,12 +60,15 @@ typedef void (*zp_train_report_fn)(void *arg, const zp_train_report *report);
  * gradients and the optimiser's state, not the memory of its weights. With the same options,
  * corpus, machine kind and library the result has the same bits for any number of threads and
  * processes, and when a run was stopped and gone on with.
- * Errors: a corpus of another tokenizer, without held-out documents, numbers in the model that are
- * not finite, checkpoints of another model or with other options, a damaged folder of adapters or
- * one without any that fits: ZP_BAD_INPUT or ZP_BAD_FILE; adapters of a kind that is not read:
- * ZP_UNSUPPORTED; a rank beyond a matrix, an unknown target: ZP_USAGE; loss or gradients that stay
- * not finite after roll-backs, norms of queries or keys that grew fourfold: ZP_RUN, the last
- * checkpoint stays.
+ * A corpus without held-out documents trains, too: nothing is measured, and nll, ppl, kl and
+ * same_top are null.
+ * Errors: a corpus of another tokenizer, an original of another vocabulary, numbers in the model
+ * that are not finite, a run begun with another model, original, corpus or other options, a damaged
+ * folder of adapters or one without any that fits: ZP_BAD_INPUT or ZP_BAD_FILE; adapters of a kind
+ * that is not read: ZP_UNSUPPORTED; a rank beyond a matrix, an unknown target: ZP_USAGE; more
+ * memory than there is: ZP_NO_MEMORY, with the bytes; a folder that another process runs in, loss
+ * or gradients that stay not finite after roll-backs, a loss that diverges, norms of queries or
+ * keys that grew fourfold: ZP_RUN, the last checkpoint stays.
  * JSON {model, corpus, file, steps, tokens, n_ctx, batch_rows, learning_rate, loss, held_before,
  * held (each {nll, ppl, windows, tokens; with an original kl and same_top}), seconds,
  * tokens_per_second, precision, matrices, skipped_steps, roll_backs, run; with adapters lora {rank,
@@ -104,7 +107,8 @@ typedef struct zp_train_options {
     bool recompute;         /* less memory, a third more work */
     const char *type;       /* of matrices in the file: F32 (default), F16, BF16, Q8_0, ... */
     const char *run;        /* folder of run.json, metrics, checkpoints; NULL: none */
-    bool resume;            /* go on with the run in that folder */
+    bool resume;            /* go on with the run in that folder; without a checkpoint yet:
+                             * anew */
     uint64_t save_every, eval_every; /* steps; default 200, 100 */
     uint32_t eval_windows;  /* held-out windows of a measurement; default 32 */
     const char *processes;  /* "mpi": started by mpirun; NULL: this one alone */

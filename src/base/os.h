@@ -98,6 +98,14 @@ bool os_file_age(const char *path, double *seconds);
 /* Whether a path is the temporary file of a writer that was killed: `suffix`, what follows the name
  * of the file to be written, says so, and a regular file that nobody wrote to for an hour. */
 bool os_is_leftover(const char *path, const char *suffix);
+/* A file that one process at a time holds: it is made where it is not there, stays, and is free
+ * again when os_unlock is called or the process has ended. Held by another: ZP_RUN, which names its
+ * process. Where the file system has no locks nothing is held. */
+struct os_lock {
+    int fd; /* -1: nothing is held */
+};
+zp_status os_lock(struct os_lock *lock, const char *path, zp_err *err);
+void os_unlock(struct os_lock *lock); /* {-1} is fine */
 /* Test hook: the next writes fail with ENOSPC after this many bytes (UINT64_MAX = off). */
 void os_fail_writes_after(uint64_t bytes);
 /* Test hook: no disk has more bytes available than this (UINT64_MAX = off). */

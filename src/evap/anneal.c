@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "evap/apply.h"
 #include "evap/evapfile.h"
 #include "kern/quant.h"
@@ -73,16 +74,12 @@ static zp_status close_file(const struct trainjob *j, const char *part, const ch
 zp_status anneal_write(const struct trainjob *j, const char *out, zp_err *err)
 {
     const struct trainer *t = &j->trainer;
-    size_t size = strlen(out) + 16;
-    char *part = mem_alloc(MEM_EVAP, size);
-    ZP_FAIL_IF(!part, err, ZP_NO_MEMORY, "%s: not enough memory for the path", out);
-    (void)snprintf(part, size, "%s.trained", out);
+    char *part;
+    ZP_TRY(os_reserve_beside(out, &part, err));
     zp_status status = netparam_write(&t->param, t->w,
                                       quant_traits_by_name(j->options.type)->type, NULL, part, err);
-    if (status == ZP_OK) {
-        status = close_file(j, part, out, err);
-        (void)remove(part);
-    }
+    if (status == ZP_OK) status = close_file(j, part, out, err);
+    (void)remove(part);
     mem_free(part);
     return status;
 }

@@ -185,6 +185,19 @@ static zp_status try_step(struct checkpoint *c, const char *folder, uint64_t ste
     return status;
 }
 
+zp_status checkpoint_any(const char *folder, bool *out, zp_err *err)
+{
+    struct listing l = { 0 };
+    char path[PATH_MAX];
+    *out = false;
+    if (!os_is_folder(folder)) return ZP_OK;
+    ZP_TRY(make_path(path, folder, "latest", err));
+    zp_status status = list_steps(&l, folder, err);
+    *out = l.n > 0 || os_exists(path);
+    mem_free(l.steps);
+    return status;
+}
+
 zp_status checkpoint_open_last(struct checkpoint *c, const char *folder,
                                const struct checkpoint_key *expected, zp_err *err)
 {
@@ -208,7 +221,10 @@ zp_status checkpoint_open_last(struct checkpoint *c, const char *folder,
         status = try_step(c, folder, l.steps[at - 1], expected, &damaged, &first, err);
     bool none = l.n == 0;
     mem_free(l.steps);
-    ZP_FAIL_IF(none, err, ZP_BAD_INPUT, "%s: has no checkpoint (%s*%s)", folder, PREFIX, SUFFIX);
+    ZP_FAIL_IF(none, err, ZP_BAD_INPUT, "%s: has no checkpoint (%s*%s); begin a new run in another "
+               "folder", folder, PREFIX, SUFFIX);
+    ZP_FAIL_IF(status == ZP_BAD_FILE, err, status, "%s; no older checkpoint is whole: begin a new "
+               "run in another folder", first.message);
     ZP_FAIL_IF(status != ZP_OK, err, status, "%s", first.message);
     return ZP_OK;
 }

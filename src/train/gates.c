@@ -60,9 +60,11 @@ static zp_status check_options(struct gates_options *o, zp_err *err)
     if (o->t_cool == 0) o->t_cool = 5;
     if (o->tolerance == 0) o->tolerance = 0.05;
     ZP_FAIL_IF(o->steps == 0, err, ZP_USAGE, "a run of no steps");
-    ZP_FAIL_IF(o->begin >= o->steps, err, ZP_USAGE,
-               "gates begin to close at step %llu of %llu: they never would",
-               (unsigned long long)o->begin, (unsigned long long)o->steps);
+    ZP_FAIL_IF(
+        o->begin >= o->steps, err, ZP_USAGE,
+        "gates begin to close at step %llu of %llu (--begin, --pic-steps): they never would; "
+        "more --tokens make more steps",
+        (unsigned long long)o->begin, (unsigned long long)o->steps);
     ZP_FAIL_IF(!(o->share > 0 && o->share <= 1), err, ZP_USAGE,
                "%g of the gates close, expected more than 0, at most 1", o->share);
     ZP_FAIL_IF(!(o->ramp > 0 && o->ramp <= 1), err, ZP_USAGE,
@@ -179,8 +181,9 @@ static zp_status fill(struct gates *g, zp_err *err)
     ZP_TRY(check_options(&g->options, err));
     ZP_TRY(allocate(g, err));
     mark_units(g);
-    ZP_FAIL_IF(g->n_open == 0 && g->options.policy != GATES_KEEP, err, ZP_BAD_INPUT,
-               "the model has no open gate: there is nothing to take out");
+    ZP_FAIL_IF(
+        g->n_open == 0 && g->options.policy != GATES_KEEP, err, ZP_BAD_INPUT,
+        "the model has no open gate: there is nothing to take out; train goes on with it as it is");
     ZP_TRY(fill_order(g, err));
     for (size_t i = 0; i < g->n_order; i++) g->may[g->order[i]] = 1;
     g->n_close = (size_t)llround(g->options.share * (double)g->n_order);
@@ -359,11 +362,19 @@ void gates_end(struct gates *g, uint64_t step, double d_scale)
 {
     const struct gates_options *o = &g->options;
     g->n_closings = 0;
+    g->pace = GATES_PACE_FINE;
     size_t n = n_scheduled(g, step);
     for (size_t i = 0; i < n; i++) gates_close_unit(g, step, g->order[i], "on schedule");
     if (!gates_learn(g, step)) return;
-    gates_learned_step(g, step - o->begin, ramp_end(o) - o->begin, d_scale);
-    if (step + 1 == ramp_end(o)) finish(g, step); // A3
+    uint64_t ramp = ramp_end(o) - o->begin, fast = gates_learned_fastest(o);
+    bool all = g->n_closed == g->n_close;
+    gates_learned_step(g, step - o->begin, ramp, d_scale);
+    if (fast < ramp / 10) fast = ramp / 10;
+    if (!all && g->n_closed == g->n_close && step - o->begin < fast) g->pace = GATES_PACE_FAST;
+    if (step + 1 != ramp_end(o)) return;
+    g->n_self = g->n_closed;
+    if (10 * g->n_self < g->n_close) g->pace = GATES_PACE_SLOW;
+    finish(g, step); // A3
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */

@@ -55,6 +55,13 @@ struct gates_closing {
     const char *reason; /* static */
 };
 
+/* Of a learned policy: how its penalty works. */
+enum gates_pace {
+    GATES_PACE_FINE,
+    GATES_PACE_SLOW, /* the ramp ended now, and under a tenth had closed by themselves */
+    GATES_PACE_FAST  /* the last has closed now, in the ramp's first tenth or as fast as can be */
+};
+
 struct gates {
     const struct position *position;
     struct gates_options options; /* resolved */
@@ -74,6 +81,8 @@ struct gates {
     double *scale;       /* [0] sum, [1] number of steps: of the mean |dL/dg| */
     struct gates_closing *closings; /* (n_closings) of the last gates_end or gates_open_again */
     size_t n_closings, n_closed;
+    enum gates_pace pace; /* of the last gates_end */
+    size_t n_self;        /* closed before the ramp's end closed the rest */
     struct net_gates view;
 };
 

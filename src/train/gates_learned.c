@@ -116,6 +116,13 @@ static void step_unit(struct gates *g, uint64_t step, size_t i, double d, double
         gates_close_unit(g, g->options.begin + step, i, asleep ? "no gradient" : "at zero");
 }
 
+uint64_t gates_learned_fastest(const struct gates_options *o)
+{
+    bool l0 = o->policy == GATES_L0; /* its gate is 0 from here down: gates_learned_mean */
+    double way = l0 ? LOG_ALPHA - log(-GAMMA / ZETA) : 1;
+    return CALIBRATION + (uint64_t)ceil(way / (l0 ? ALPHA_STEP : STEP)) + o->t_cool + 1;
+}
+
 void gates_learned_step(struct gates *g, uint64_t step, uint64_t ramp, double d_scale)
 {
     const struct gates_options *o = &g->options;

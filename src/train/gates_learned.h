@@ -13,6 +13,9 @@ float gates_learned_mean(const struct gates *g, size_t unit);
  * first step. */
 void gates_learned_step(struct gates *g, uint64_t step, uint64_t ramp, double d_scale);
 
+/* Steps of a ramp in which a gate that nothing holds back has closed. */
+uint64_t gates_learned_fastest(const struct gates_options *o);
+
 /* gates.c: uniform over [0, 1) for each step and unit; closing. */
 double gates_draw(const struct gates *g, uint64_t step, size_t unit);
 void gates_close_unit(struct gates *g, uint64_t step, size_t unit, const char *reason);

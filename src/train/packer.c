@@ -76,8 +76,10 @@ static zp_status check_options(struct packer *p, zp_err *err)
     if (o->task_share == 0) o->task_share = 1.0 / 8;
     ZP_FAIL_IF(o->n_ctx < LEAST_CTX, err, ZP_USAGE, "rows of %u tokens (at least %d)", o->n_ctx,
                LEAST_CTX);
-    ZP_FAIL_IF(o->n_rows == 0 || o->n_rows % o->n_micro != 0, err, ZP_USAGE,
-               "a batch of %u rows cannot be cut into %u equal parts", o->n_rows, o->n_micro);
+    ZP_FAIL_IF(
+        o->n_rows == 0 || o->n_rows % o->n_micro != 0, err, ZP_USAGE,
+        "a batch of %u rows (--batch-rows) cannot be cut into %u equal parts (--micro-batches)",
+        o->n_rows, o->n_micro);
     ZP_FAIL_IF(!(o->task_share > 0 && o->task_share <= 1), err, ZP_USAGE,
                "the share of tasks is from 0 to 1");
     ZP_FAIL_IF(o->tasks && o->tasks->options.probes, err, ZP_USAGE,

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "model/json_build.h"
@@ -124,8 +125,11 @@ static zp_status add_resumption(json_t *run, const char *folder, uint64_t step,
 {
     json_t *item, *list = json_object_get(run, "resumed");
     struct buffer text = buffer_with_max(MEM_TRAIN, MOST_RUN_JSON);
-    ZP_FAIL_IF(!json_is_array(list), err, ZP_BAD_FILE,
-               "%s/run.json: has no list `resumed`: is no record of a run", folder);
+    ZP_FAIL_IF(
+        !json_is_array(list), err, ZP_BAD_FILE,
+        "%s/run.json: has no list `resumed`: is no record of a run; move it away: the run goes "
+        "on from its checkpoints, with a new one",
+        folder);
     ZP_TRY(make_resumption(&item, step, info, err));
     int failed = json_array_append(list, item);
     json_decref(item);
@@ -136,15 +140,75 @@ static zp_status add_resumption(json_t *run, const char *folder, uint64_t step,
     return status;
 }
 
+static zp_status read_run(const char *folder, json_t **run, zp_err *err)
+{
+    char *path;
+    zp_err why = { 0 };
+    *run = NULL;
+    ZP_TRY(series_path(&path, folder, "run.json", err));
+    zp_status status = json_read_file(path, MOST_RUN_JSON, run, &why);
+    mem_free(path);
+    ZP_FAIL_IF(status == ZP_BAD_FILE, err, status,
+               "%s; move it away: the run goes on from its checkpoints, with a new one",
+               why.message);
+    ZP_FAIL_IF(status != ZP_OK, err, status, "%s", why.message);
+    return ZP_OK;
+}
+
 static zp_status resume_run(const char *folder, uint64_t step, const struct series_info *info,
                             zp_err *err)
 {
-    json_t *run = NULL;
-    char *path;
-    ZP_TRY(series_path(&path, folder, "run.json", err));
-    zp_status status = json_read_file(path, MOST_RUN_JSON, &run, err);
-    mem_free(path);
+    json_t *run;
+    zp_status status = read_run(folder, &run, err);
     if (status == ZP_OK) status = add_resumption(run, folder, step, info, err);
+    json_decref(run);
+    return status;
+}
+
+zp_status series_exists(const char *folder, bool *out, zp_err *err)
+{
+    return is_there(folder, "run.json", out, err);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static zp_status compare(const json_t *run, const char *folder, const struct series_info *info,
+                         zp_err *err)
+{
+    const json_t *options = json_object_get(run, "options");
+    for (size_t i = 0; i < json_array_size(options); i++) {
+        const json_t *old = json_array_get(options, i);
+        for (size_t k = 0; k < info->n_options; k++) {
+            const struct series_option *now = &info->options[k];
+            if (strcmp(text_of(old, "name"), now->name) != 0) continue;
+            ZP_FAIL_IF(
+                strcmp(text_of(old, "value"), now->value) != 0, err, ZP_BAD_INPUT,
+                "%s/run.json: the run was begun with %s %s, now it is %s; go on with what it "
+                "was begun with, or begin a new run in another folder",
+                folder, now->name, text_of(old, "value"), now->value);
+        }
+    }
+    const char *model = text_of(run, "model_sha256");
+    ZP_FAIL_IF(*model && info->model_sha256 && strcmp(model, info->model_sha256) != 0, err,
+               ZP_BAD_INPUT,
+               "%s/run.json: the run was begun with another model (%.12s, this file has %.12s); go "
+               "on with the file it was begun with, or begin a new run in another folder",
+               folder, model, info->model_sha256);
+    return ZP_OK;
+}
+
+zp_status series_check(const char *folder, const struct series_info *info, zp_err *err)
+{
+    json_t *run;
+    bool there;
+    ZP_TRY(series_exists(folder, &there, err));
+    if (!there) return ZP_OK;
+    ZP_TRY(read_run(folder, &run, err));
+    zp_status status = compare(run, folder, info, err);
     json_decref(run);
     return status;
 }
@@ -221,11 +285,17 @@ zp_status series_resume(struct series **out, const char *folder, uint64_t step,
     bool there;
     *out = NULL;
     ZP_TRY(is_there(folder, "run.json", &there, err));
-    ZP_FAIL_IF(!there, err, ZP_BAD_INPUT, "%s: has no record of a run (run.json)", folder);
+    ZP_FAIL_IF(!there && !info->adopt, err, ZP_BAD_INPUT,
+               "%s: has no record of a run (run.json)", folder);
     ZP_TRY(find_store(&store, folder, err));
-    if (store == NULL) store = usual_store(info->lines);
-    zp_status status = new_series(out, store, folder, false, err);
+    bool fresh = store == NULL; /* what SQLite kept beside a lost file goes */
+    if (fresh) store = usual_store(info->lines);
+    zp_status status = new_series(out, store, folder, fresh, err);
     if (status == ZP_OK) status = series_cut(*out, step, err);
+    if (status == ZP_OK && !there) {
+        log_warn("%s: has lost its record (run.json); it gets a new one", folder);
+        status = write_run(folder, info, err);
+    }
     if (status == ZP_OK) status = resume_run(folder, step, info, err);
     return keep_or_close(out, status);
 }

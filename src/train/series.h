@@ -29,6 +29,7 @@ struct series_info {
     const struct series_version *versions; /* of libraries; the program's own is added */
     size_t n_options, n_seeds, n_versions;
     bool lines; /* metrics.jsonl although SQLite is there */
+    bool adopt; /* of a resumption: a folder that lost its run.json gets a new one */
 };
 /* What: "gate closed" or, of a distance bias, "bias closed" (pair 0, kv: its head); "gate opened",
  * "bias opened" where one opened again. */
@@ -46,6 +47,11 @@ zp_status series_create(struct series **out, const char *folder, const struct se
  * is asked for now in its list `resumed`. */
 zp_status series_resume(struct series **out, const char *folder, uint64_t step,
                         const struct series_info *info, zp_err *err);
+/* Whether the folder's run was begun with what info says: options of the same name and the model;
+ * ZP_BAD_INPUT names the first that differs. A folder without run.json: nothing to compare. */
+zp_status series_check(const char *folder, const struct series_info *info, zp_err *err);
+/* Whether the folder has a run. */
+zp_status series_exists(const char *folder, bool *out, zp_err *err);
 /* What was not flushed is lost. NULL is fine. */
 void series_close(struct series *s);
 

@@ -37,8 +37,12 @@ static zp_status status_of(int code)
 
 static zp_status failed(const struct database *d, const char *what, int code, zp_err *err)
 {
-    ZP_FAIL(err, status_of(code), "%s: %s fails: %s", d->path, what,
-            d->db ? sqlite3_errmsg(d->db) : sqlite3_errstr(code));
+    bool damaged = status_of(code) == ZP_BAD_FILE;
+    ZP_FAIL(err, status_of(code), "%s: %s fails: %s%s", d->path, what,
+            d->db ? sqlite3_errmsg(d->db) : sqlite3_errstr(code),
+            damaged
+                ? "; move it away: a run goes on from its checkpoints, without its numbers so far"
+                : "");
 }
 
 static zp_status run(const struct database *d, const char *sql, const char *what, zp_err *err)

@@ -24,7 +24,7 @@ static zp_status open_data(struct trainer *t, zp_err *err)
     const struct trainer_options *o = &t->options;
     const struct tokenizer *tokenizer;
     ZP_TRY(model_tokenizer(t->model, &tokenizer, err));
-    ZP_TRY(shards_check_tokenizer(t->shards, tokenizer, "the corpus", err));
+    ZP_TRY(shards_check_tokenizer(t->shards, tokenizer, "the model", err));
     if (o->task_share > 0)
         ZP_TRY(tasks_open(&t->tasks, t->shards, tokenizer, &(struct tasks_options){ 0 }, err));
     struct packer_options p = { .n_ctx = o->n_ctx, .n_rows = o->n_rows, .n_micro = o->n_micro,
@@ -47,6 +47,25 @@ static zp_status check_match(const struct trainer *t, zp_err *err)
     return ZP_OK;
 }
 
+/* Their texts: kinds of tokens may differ. */
+static zp_status check_vocabulary(const struct trainer *t, const struct zp_model *m, zp_err *err)
+{
+    const struct tokenizer *mine, *other;
+    ZP_TRY(model_tokenizer(t->model, &mine, err));
+    ZP_TRY(model_tokenizer(m, &other, err));
+    int32_t n = tokenizer_get_info(mine)->n_vocab, n_other = tokenizer_get_info(other)->n_vocab;
+    for (int32_t id = 0; id < n && id < n_other; id++) {
+        size_t size, size_other;
+        const char *text = tokenizer_token_text(mine, id, &size);
+        const char *text_other = tokenizer_token_text(other, id, &size_other);
+        ZP_FAIL_IF(size != size_other || memcmp(text, text_other, size) != 0, err, ZP_BAD_INPUT,
+                   "the original has another vocabulary: its token %d is '%.*s', the model's is "
+                   "'%.*s'; they cannot be compared", id, (int)(size_other < 32 ? size_other : 32),
+                   text_other, (int)(size < 32 ? size : 32), text);
+    }
+    return ZP_OK;
+}
+
 static zp_status open_teacher(struct trainer *t, zp_err *err)
 {
     const struct zp_model *m = t->options.teacher;
@@ -57,6 +76,7 @@ static zp_status open_teacher(struct trainer *t, zp_err *err)
     ZP_FAIL_IF(m->h.n_vocab != t->model->h.n_vocab, err, ZP_BAD_INPUT,
                "the original has %u tokens, the model %u: they cannot be compared",
                m->h.n_vocab, t->model->h.n_vocab);
+    ZP_TRY(check_vocabulary(t, m, err));
     ZP_TRY(netparam_open(&t->teacher_param, m, err));
     ZP_ALLOC(t->teacher_w, MEM_TRAIN, t->teacher_param.n, err, "the original's parameters");
     ZP_TRY(netparam_read(&t->teacher_param, t->teacher_w, err));
@@ -65,10 +85,41 @@ static zp_status open_teacher(struct trainer *t, zp_err *err)
     return net_open(&t->teacher, &t->teacher_param, t->gemm, &o, err);
 }
 
+static struct net_options net_options_of(const struct trainer *t)
+{
+    const struct trainer_options *o = &t->options;
+    return (struct net_options){ .n_rows = t->packer.micro_rows, .n_ctx = o->n_ctx,
+                                 .recompute = o->recompute || o->match,
+                                 .mix = gates_need_mix(&o->gates) };
+}
+
+/* What the large parts will take, before a machine is brought to its knees. */
+static zp_status check_room(const struct trainer *t, zp_err *err)
+{
+    const struct trainer_options *o = &t->options;
+    struct net_options n = net_options_of(t), teacher = n;
+    uint64_t rows = (uint64_t)n.n_rows * n.n_ctx, need, more = 0, have = os_memory_available();
+    uint64_t copies = o->adapter.rank ? 2 : o->n_micro > 1 ? 5 : 4; /* W, dW, moments, their sum */
+    struct bytes_text text[2];
+    ZP_TRY(net_plan(&t->param, o->n_threads, &n, &need, err));
+    need += (copies * t->param.n + 2 * rows * t->model->h.d_model) * sizeof(float);
+    if (o->teacher) { /* of the model's shape, as a rule */
+        teacher.recompute = teacher.mix = false, teacher.forward_only = true;
+        ZP_TRY(net_plan(&t->param, o->n_threads, &teacher, &more, err));
+        need += more + (t->param.n + rows * t->model->h.d_model) * sizeof(float);
+    }
+    ZP_FAIL_IF(have && need > have, err, ZP_NO_MEMORY,
+               "not enough memory: %s are needed to train on %u rows of %u tokens at a time, %s "
+               "available; more --micro-batches, a smaller --ctx-size or --recompute need less",
+               bytes_in_words(need, &text[0]), n.n_rows, n.n_ctx, bytes_in_words(have, &text[1]));
+    return ZP_OK;
+}
+
 static zp_status open_parameters(struct trainer *t, zp_err *err)
 {
     struct netparam *p = &t->param;
     ZP_TRY(netparam_open(p, t->model, err));
+    ZP_TRY(check_room(t, err));
     ZP_ALLOC(t->w, MEM_TRAIN, p->n, err, "the parameters");
     /* With adapters only the places of their matrices are ever touched. */
     ZP_ALLOC(t->dw, MEM_TRAIN, p->n, err, "gradients");
@@ -140,9 +191,7 @@ static zp_status open_optimiser(struct trainer *t, zp_err *err)
 static zp_status open_net(struct trainer *t, zp_err *err)
 {
     const struct trainer_options *o = &t->options;
-    struct net_options n = { .n_rows = t->packer.micro_rows, .n_ctx = o->n_ctx,
-                             .recompute = o->recompute || o->match,
-                             .mix = gates_need_mix(&o->gates) };
+    struct net_options n = net_options_of(t);
     size_t floats = (size_t)n.n_rows * n.n_ctx * t->model->h.d_model;
     ZP_ALLOC(t->hidden, MEM_TRAIN, floats, err, "hidden rows");
     ZP_ALLOC(t->dhidden, MEM_TRAIN, floats, err, "hidden rows");
@@ -175,6 +224,20 @@ static zp_status open_pic(struct trainer *t, zp_err *err)
                     err);
 }
 
+static size_t marks_count(const struct trainer *t)
+{
+    return (sizeof *t->marks + t->model->h.n_layer * sizeof *t->marks->first) / sizeof(double);
+}
+
+static zp_status open_marks(struct trainer *t, zp_err *err)
+{
+    double *marks;
+    ZP_ALLOC(marks, MEM_TRAIN, marks_count(t), err, "norms of the layers");
+    for (size_t i = 0; i < marks_count(t); i++) marks[i] = (double)INFINITY;
+    t->marks = (void *)marks;
+    return ZP_OK;
+}
+
 static zp_status fill(struct trainer *t, zp_err *err)
 {
     struct trainer_options *o = &t->options;
@@ -193,6 +256,7 @@ static zp_status fill(struct trainer *t, zp_err *err)
     ZP_TRY(open_optimiser(t, err));
     ZP_TRY(open_net(t, err));
     ZP_TRY(open_pic(t, err));
+    ZP_TRY(open_marks(t, err));
     t->key.config = o->config;
     return open_teacher(t, err);
 }
@@ -227,6 +291,7 @@ void trainer_close(struct trainer *t)
     mem_free(t->dhidden);
     mem_free(t->dgates);
     mem_free(t->frozen);
+    mem_free(t->marks);
     gemm_close(t->gemm);
     pool_close(t->pool);
     packed_close(&t->batch);
@@ -398,6 +463,7 @@ zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *
     out->verdict = guard_step(&t->guard, out->loss, out->opt.grad_norm);
     out->spike = guard_is_spike(&t->guard, out->loss);
     t->gates.n_closings = 0;
+    t->gates.pace = GATES_PACE_FINE;
     if (out->verdict == GUARD_GO) {
         step_pic(t, out->rate, 1 / weight);
         gates_end(&t->gates, t->step, 1 / weight);
@@ -415,12 +481,10 @@ static void add_sums(struct loss_sums *to, const struct loss_sums *x)
     to->same_top += x->same_top;
 }
 
-zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quality *out,
-                          zp_err *err)
+void trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quality *out)
 {
     uint32_t n = n_windows && n_windows < t->packer.n_held ? n_windows : t->packer.n_held;
     *out = (struct trainer_quality){ .n_windows = n };
-    ZP_FAIL_IF(n == 0, err, ZP_BAD_INPUT, "the corpus holds no document out: nothing to measure");
     const struct net_gates *gates = gates_now(&t->gates, t->step);
     if (t->pic.n) pic_begin(&t->pic, pic_weight(t, t->step));
     for (uint32_t i = 0; i < n; i += t->batch.n_rows) {
@@ -432,12 +496,25 @@ zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_
         run_loss(t, gates, false, &sums);
         add_sums(&out->sums, &sums);
     }
+}
+
+zp_status trainer_look(struct trainer *t, struct guard_norms *norms, double *ce, zp_err *err)
+{
+    struct loss_sums sums;
+    const struct net_gates *gates = gates_now(&t->gates, t->step);
+    if (t->packer.n_held) packer_held(&t->packer, 0, &t->batch);
+    else ZP_TRY(packer_micro(&t->packer, 0, 0, &t->batch, err));
+    if (t->pic.n) pic_begin(&t->pic, pic_weight(t, t->step));
+    net_watch(t->net, norms);
+    run_loss(t, gates, false, &sums);
+    net_watch(t->net, NULL);
+    *ce = sums.weight > 0 ? sums.ce / sums.weight : 0;
     return ZP_OK;
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-enum { OWN_PARTS = 6, PIC_PARTS = 4, MOST_PARTS = OWN_PARTS + GATES_PARTS + PIC_PARTS };
+enum { OWN_PARTS = 7, PIC_PARTS = 4, MOST_PARTS = OWN_PARTS + GATES_PARTS + PIC_PARTS };
 
 static const char *name_of_x(const struct trainer *t)
 {
@@ -453,6 +530,7 @@ static size_t list_parts(const struct trainer *t, struct checkpoint_part *out)
         { "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1 },
         { "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard },
         { "data.shift", CHECKPOINT_U64, &t->data_shift, 1 },
+        { "marks", CHECKPOINT_F64, t->marks, marks_count(t) },
     };
     memcpy(out, own, sizeof own);
     gates_parts(&t->gates, out + OWN_PARTS);
@@ -494,6 +572,9 @@ static zp_status restore(struct trainer *t, const struct checkpoint *c, zp_err *
     ZP_TRY(checkpoint_read(c, "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1, err));
     ZP_TRY(checkpoint_read(c, "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard, err));
     ZP_TRY(checkpoint_read(c, "data.shift", CHECKPOINT_U64, &t->data_shift, 1, err));
+    /* Older ones have none: what is looked at first counts. */
+    if (checkpoint_find(c, "marks"))
+        ZP_TRY(checkpoint_read(c, "marks", CHECKPOINT_F64, t->marks, marks_count(t), err));
     t->step = c->step;
     ZP_TRY(restore_pic(t, c, err));
     return gates_restore(&t->gates, c, err);

@@ -56,6 +56,14 @@ struct trainer_step {
     bool spike;
 };
 
+/* What a run compares with later; part of a checkpoint. Numbers that are not finite: not yet
+ * known. */
+struct trainer_marks {
+    double held_loss, held_at; /* loss of the last measurement, and its step */
+    double first_ce;           /* of the first look */
+    struct guard_norms first[]; /* (n_layer) of the first look */
+};
+
 struct trainer_quality {
     struct loss_sums sums;
     uint32_t n_windows;
@@ -97,6 +105,7 @@ struct trainer {
     } matching;
     uint8_t *frozen;         /* (param.n_tensors) 1: its gradient is not wanted */
     uint64_t step;           /* the next one */
+    struct trainer_marks *marks;
     uint64_t data_shift;     /* batch of a step: step + data_shift; grows with each roll-back */
     struct checkpoint_key key;
 };
@@ -111,9 +120,11 @@ void trainer_apply(struct trainer *t);
  * number of the step. */
 zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *err);
 /* The first windows of held-out documents with the gates that the next step has; n_windows 0: all
- * there are. */
-zp_status trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quality *out,
-                          zp_err *err);
+ * there are. None held out: n_windows is 0. */
+void trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quality *out);
+/* Of the parameters as they are, on a fixed batch (held-out windows where there are some): norms
+ * (n_layer), and cross entropy. The same on all processes. */
+zp_status trainer_look(struct trainer *t, struct guard_norms *norms, double *ce, zp_err *err);
 
 /* Every process may call; the first one writes. */
 zp_status trainer_save(struct trainer *t, const char *folder, size_t keep, zp_err *err);

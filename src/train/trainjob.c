@@ -3,6 +3,7 @@
  * policies. */
 #include "train/trainjob.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -18,9 +19,10 @@ enum { MOST_DEFAULT_CTX = 512 };
 
 /* ---- options --------------------------------------------------------------------------------- */
 
+/* NaN stays, and is refused. */
 static double or_default(double x, double standard)
 {
-    return x < 0 ? 0 : x > 0 ? x : standard;
+    return x < 0 ? 0 : x == 0 ? standard : x;
 }
 
 static uint64_t count_or_default(uint64_t x, uint64_t standard)
@@ -63,8 +65,12 @@ static zp_status check_options(const struct trainjob *j, zp_err *err)
     ZP_FAIL_IF(!isfinite(o->ce_weight) || !isfinite(o->kl_weight) || !isfinite(o->weight_decay) ||
                    !isfinite(o->clip),
                err, ZP_USAGE, "weights of losses, weight decay and clip must be numbers");
+    ZP_FAIL_IF(!isfinite(o->warmup) || !isfinite(o->decay) || !isfinite(o->floor) ||
+                   o->warmup > 1 || o->decay > 1 || o->floor > 1,
+               err, ZP_USAGE, "warmup, decay and floor are shares, from 0 to 1");
     ZP_FAIL_IF(o->n_ctx > j->model->h.n_ctx_train && j->model->h.n_ctx_train, err, ZP_USAGE,
-               "rows of %u tokens: the model's context has %u", o->n_ctx, j->model->h.n_ctx_train);
+               "rows of %u tokens (--ctx-size): the model's context has %u", o->n_ctx,
+               j->model->h.n_ctx_train);
     ZP_FAIL_IF(strcmp(o->learn, "all") != 0 && strcmp(o->learn, "qk") != 0 &&
                    strcmp(o->learn, "qko") != 0,
                err, ZP_USAGE, "what learns is all, qk or qko, not '%s'", o->learn);
@@ -113,6 +119,7 @@ static void ask(struct trainjob *j, const char *name, const char *format, ...) Z
 static void ask(struct trainjob *j, const char *name, const char *format, ...)
 {
     va_list list;
+    assert(j->n_asked < TRAINJOB_OPTIONS);
     char *value = j->values[j->n_asked];
     va_start(list, format);
     (void)numtext_vprintf(value, TRAINJOB_TEXT, format, list);
@@ -172,6 +179,27 @@ static void ask_all(struct trainjob *j, uint64_t steps)
     ask_adapter(j);
 }
 
+static void ask_model(struct trainjob *j, const char *name, const struct zp_model *m,
+                      const struct netparam *p, const float *w)
+{
+    const char *table = zp_model_sha256(m); /* keys and shapes, not values */
+    uint64_t hash = hash_bytes(w, p->n * sizeof *w, hash_bytes(table, strlen(table), 0));
+    ask(j, name, "%016llx", (unsigned long long)hash);
+}
+
+/* What a run is also of; compared by the record alone (series_check). */
+static void ask_values(struct trainjob *j)
+{
+    const struct trainer *t = &j->trainer;
+    const zp_train_options *o = &j->options;
+    ask_model(j, "model", j->model, &t->param, t->w);
+    if (t->teacher) ask_model(j, "original", j->original, &t->teacher_param, t->teacher_w);
+    ask(j, "documents", "%016llx", (unsigned long long)j->shards.head.tables_hash);
+    if (!gates_need_mix(&j->gates)) return;
+    ask(j, "eval-every", "%llu", (unsigned long long)o->eval_every);
+    ask(j, "eval-windows", "%u", o->eval_windows);
+}
+
 static uint64_t hash_asked(const struct trainjob *j)
 {
     uint64_t hash = 0;
@@ -223,6 +251,7 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
     ask_all(j, steps);
     t.config = hash_asked(j);
     ZP_TRY(trainer_open(&j->trainer, j->model, &j->shards, j->dist, &t, err));
+    ask_values(j);
     if (!j->start.folder) return ZP_OK;
     ZP_TRY(adapterfile_load(&j->start, &j->trainer.adapter, err));
     trainer_apply(&j->trainer);
@@ -297,12 +326,13 @@ static void report_quality(struct json_build *w, const char *key, const struct t
                            bool has_original)
 {
     double n = q->sums.weight > 0 ? q->sums.weight : 1;
+    double none = q->n_windows ? 0 : (double)NAN; /* null: nothing was held out */
     json_build_object(w, key);
-    json_build_real(w, "nll", q->sums.ce / n, 6);
-    json_build_real(w, "ppl", exp(q->sums.ce / n), 6);
+    json_build_real(w, "nll", q->sums.ce / n + none, 6);
+    json_build_real(w, "ppl", exp(q->sums.ce / n) + none, 6);
     if (has_original) {
-        json_build_real(w, "kl", q->sums.kl / n, 6);
-        json_build_real(w, "same_top", (double)q->sums.same_top / n, 6);
+        json_build_real(w, "kl", q->sums.kl / n + none, 6);
+        json_build_real(w, "same_top", (double)q->sums.same_top / n + none, 6);
     }
     json_build_uint(w, "windows", q->n_windows);
     json_build_uint(w, "tokens", q->sums.n_rows);

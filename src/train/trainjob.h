@@ -7,7 +7,7 @@
 #include "train/adapterfile.h"
 #include "train/trainrun.h"
 
-enum { TRAINJOB_OPTIONS = 40, TRAINJOB_TEXT = 256 };
+enum { TRAINJOB_OPTIONS = 48, TRAINJOB_TEXT = 256 };
 
 struct trainjob {
     zp_train_options options; /* resolved */

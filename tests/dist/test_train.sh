@@ -36,8 +36,7 @@ train whole.gguf --run-dir whole
 # killed, perhaps more than once, before it is done
 for try in 1 2 3 4 5; do
     resume=
-    [ -e parts/latest ] && resume=--resume
-    [ -d parts ] && [ -z "$resume" ] && rm -r parts
+    [ -e parts/run.json ] && resume=--resume # also where it was killed before the first checkpoint
     # shellcheck disable=SC2086 # one word or none
     train parts.gguf --run-dir parts $resume &
     pid=$!
@@ -45,7 +44,12 @@ for try in 1 2 3 4 5; do
     pkill -9 -P "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null && break
 done
-if [ ! -e parts.gguf ]; then train parts.gguf --run-dir parts --resume; fi
+if [ ! -e parts.gguf ]; then
+    resume=
+    [ -e parts/run.json ] && resume=--resume
+    # shellcheck disable=SC2086 # one word or none
+    train parts.gguf --run-dir parts $resume
+fi
 same whole.gguf parts.gguf
 
 several 2 -o two.gguf || fail "2 processes: $(cat several.log)"

@@ -33,6 +33,40 @@ static float needed(size_t unit)
     return unit % 2 ? -1.0f : 0.001f;
 }
 
+/* What a run of gradients d tells, if anything. */
+static enum gates_pace pace_of(struct gates_options o, float (*d)(size_t unit))
+{
+    struct gates g = open_gates(o);
+    enum gates_pace found = GATES_PACE_FINE;
+    for (uint64_t step = 0; step < STEPS; step++) {
+        run(&g, step, step + 1, d);
+        if (g.pace != GATES_PACE_FINE) found = g.pace;
+    }
+    gates_free(&g);
+    return found;
+}
+
+static float all_needed(size_t unit)
+{
+    (void)unit;
+    return -1;
+}
+
+static void test_a_penalty_outside_of_where_it_works_shows(void **state)
+{
+    (void)state;
+    static const enum gates_policy policies[] = { GATES_L1, GATES_L0 };
+    for (int i = 0; i < 2; i++) {
+        struct gates_options o = { .policy = policies[i], .ramp = 0.8 };
+        o.lambda = 1e9;
+        assert_int_equal(pace_of(o, all_needed), GATES_PACE_FAST);
+        o.lambda = 1e-9;
+        assert_int_equal(pace_of(o, all_needed), GATES_PACE_SLOW);
+    }
+    assert_int_equal(pace_of((struct gates_options){ .policy = GATES_ABRUPT }, NULL),
+                     GATES_PACE_FINE);
+}
+
 static size_t n_open_now(const struct gates *g)
 {
     size_t n = 0;
@@ -327,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_abrupt_closes_all_before_the_first_step),
+        cmocka_unit_test(test_a_penalty_outside_of_where_it_works_shows),
         cmocka_unit_test(test_a_share_closes_slow_pairs_first),
         cmocka_unit_test(test_dropout_draws_on_the_way_and_ends_closed),
         cmocka_unit_test(test_stages_close_groups_evenly),

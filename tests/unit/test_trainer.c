@@ -74,9 +74,9 @@ static void test_loss_falls(void **state)
     struct trainer_quality before, after;
     o.schedule.steps = 60, o.task_share = 0.25;
     open_trainer(&b, "rope", o);
-    FINE(trainer_measure(&b.t, 0, &before, err));
+    trainer_measure(&b.t, 0, &before);
     take_steps(&b, 60);
-    FINE(trainer_measure(&b.t, 0, &after, err));
+    trainer_measure(&b.t, 0, &after);
     assert_true(after.sums.ce < 0.9 * before.sums.ce);
     assert_int_equal(after.sums.n_rows, before.sums.n_rows);
     close_trainer(&b);
@@ -269,6 +269,17 @@ static bool stop_later(void *arg, const char *what, uint64_t done, uint64_t tota
     return --*(int *)arg > 0;
 }
 
+static void same_files(const char *one, const char *other)
+{
+    struct os_map a, b;
+    FINE(os_map_file(&a, one, err));
+    FINE(os_map_file(&b, other, err));
+    assert_int_equal(a.size, b.size);
+    assert_memory_equal(a.data, b.data, a.size);
+    os_unmap(&a);
+    os_unmap(&b);
+}
+
 static void test_interrupted_run_goes_on_to_the_same_file(void **state)
 {
     (void)state;
@@ -286,13 +297,180 @@ static void test_interrupted_run_goes_on_to_the_same_file(void **state)
     o.progress = (zp_progress){ 0 };
     o.resume = true;
     FINE(zp_train_run(model, tokens_path, in_folder("parts.gguf"), &o, NULL, err));
-    struct os_map a, b;
-    FINE(os_map_file(&a, in_folder("whole.gguf"), err));
-    FINE(os_map_file(&b, in_folder("parts.gguf"), err));
-    assert_int_equal(a.size, b.size);
-    assert_memory_equal(a.data, b.data, a.size);
-    os_unmap(&a);
-    os_unmap(&b);
+    same_files(in_folder("whole.gguf"), in_folder("parts.gguf"));
+}
+
+/* ---- runs that were stopped, damaged, or begun as another one -------------------------------- */
+
+static zp_train_options short_run(const char *run)
+{
+    return (zp_train_options){ .tokens = N_STEPS * BATCH_ROWS * CTX, .n_ctx = CTX,
+                               .batch_rows = BATCH_ROWS, .n_threads = 2, .save_every = 3,
+                               .run = run };
+}
+
+static void not_run(const char *model, const char *corpus, const zp_train_options *o,
+                    zp_status code, const char *part)
+{
+    zp_err error = { 0 };
+    zp_status status = zp_train_run(model, corpus, in_folder("no.gguf"), o, NULL, &error);
+    if (status != code || !strstr(error.message, part))
+        fail_msg("%d: '%s' does not say '%s'", (int)status, error.message, part);
+    assert_int_not_equal(access(in_folder("no.gguf"), F_OK), 0);
+}
+
+static void test_learned_gates_open_again_alike_after_a_stop(void **state)
+{
+    (void)state;
+    const char *model = new_model("rope");
+    char *json;
+    int left = 51; /* steps: gates have closed since the last measurement, at 40 */
+    zp_err error = { 0 };
+    zp_anneal_options o = { .policy = "l1", .lambda = 1e6, .tolerance = 1e-12,
+                            .train = { .tokens = 160 * BATCH_ROWS * CTX, .n_ctx = CTX,
+                                       .batch_rows = BATCH_ROWS, .n_threads = 2,
+                                       .eval_every = 20, .learning_rate = 1e-9,
+                                       .original = model, .ce_weight = 1e-3 } };
+    FINE(zp_anneal_run(model, tokens_path, in_folder("whole.gguf"), &o, &json, err));
+    json_t *report = document(json);
+    assert_true(json_integer_value(json_object_get(report, "reopened")) > 0);
+    json_decref(report);
+    o.train.run = in_folder("l1");
+    o.train.progress = (zp_progress){ stop_later, &left };
+    assert_int_equal(zp_anneal_run(model, tokens_path, in_folder("parts.gguf"), &o, NULL, &error),
+                     ZP_INTERRUPTED);
+    o.train.progress = (zp_progress){ 0 };
+    o.train.resume = true;
+    FINE(zp_anneal_run(model, tokens_path, in_folder("parts.gguf"), &o, NULL, err));
+    same_files(in_folder("whole.gguf"), in_folder("parts.gguf"));
+}
+
+static void test_diverged_run_keeps_its_last_good_state(void **state)
+{
+    (void)state;
+    struct bench_trainer b;
+    zp_train_options o = short_run(in_folder("diverged"));
+    o.learning_rate = 10;
+    not_run(new_model("rope"), tokens_path, &o, ZP_RUN, "learning rate");
+    open_trainer(&b, "rope", usual());
+    FINE(trainer_resume(&b.t, in_folder("diverged"), err));
+    assert_int_equal(b.t.step, 0);
+    close_trainer(&b);
+}
+
+static void test_run_without_a_checkpoint_yet_begins_anew(void **state)
+{
+    (void)state;
+    const char *model = new_model("rope");
+    zp_train_options o = short_run(in_folder("early"));
+    FINE(zp_train_run(model, tokens_path, in_folder("whole.gguf"), &o, NULL, err));
+    assert_int_equal(remove(in_folder("early/latest")), 0);
+    assert_int_equal(remove(in_folder("early/step-000000000012.zpck")), 0);
+    assert_int_equal(remove(in_folder("early/step-000000000009.zpck")), 0);
+    o.resume = true;
+    FINE(zp_train_run(model, tokens_path, in_folder("anew.gguf"), &o, NULL, err));
+    same_files(in_folder("whole.gguf"), in_folder("anew.gguf"));
+    o.run = in_folder("nowhere");
+    not_run(model, tokens_path, &o, ZP_BAD_INPUT, "holds no run");
+    assert_false(os_is_folder(in_folder("nowhere")));
+}
+
+static void test_lost_or_damaged_record(void **state)
+{
+    (void)state;
+    const char *model = new_model("rope");
+    zp_train_options o = short_run(in_folder("record"));
+    FINE(zp_train_run(model, tokens_path, in_folder("whole.gguf"), &o, NULL, err));
+    o.resume = true;
+    FINE(os_write_file(in_folder("record/run.json"), "{", 1, err));
+    not_run(model, tokens_path, &o, ZP_BAD_FILE, "move it away");
+    assert_int_equal(remove(in_folder("record/run.json")), 0);
+    FINE(zp_train_run(model, tokens_path, in_folder("again.gguf"), &o, NULL, err));
+    same_files(in_folder("whole.gguf"), in_folder("again.gguf"));
+    assert_int_equal(access(in_folder("record/run.json"), F_OK), 0);
+}
+
+static void test_runs_begun_as_another_one_do_not_go_on(void **state)
+{
+    (void)state;
+    const char *model = new_model("rope"), *other = new_model("none");
+    zp_train_options o = short_run(in_folder("begun"));
+    o.original = model;
+    FINE(zp_train_run(model, tokens_path, in_folder("whole.gguf"), &o, NULL, err));
+    o.resume = true;
+    not_run(in_folder("whole.gguf"), tokens_path, &o, ZP_BAD_INPUT, "begun with model");
+    o.original = other;
+    not_run(model, tokens_path, &o, ZP_BAD_INPUT, "begun with original");
+    o.original = model, o.learning_rate = 2e-3;
+    not_run(model, tokens_path, &o, ZP_BAD_INPUT, "learning-rate 0.001, now it is 0.002");
+}
+
+static void test_a_folder_in_use_is_refused(void **state)
+{
+    (void)state;
+    struct os_lock lock;
+    zp_train_options o = short_run(in_folder("busy"));
+    FINE(os_make_folders(in_folder("busy"), err));
+    FINE(os_lock(&lock, in_folder("busy/lock"), err));
+    not_run(new_model("rope"), tokens_path, &o, ZP_RUN, "in use by another process");
+    assert_int_not_equal(access(in_folder("busy/run.json"), F_OK), 0);
+    os_unlock(&lock);
+    FINE(zp_train_run(in_folder("rope"), tokens_path, in_folder("free.gguf"), &o, NULL, err));
+}
+
+static void test_training_without_held_out_documents(void **state)
+{
+    (void)state;
+    static const size_t n_words[] = { 90, 40 };
+    char *json;
+    zp_train_options o = short_run(NULL);
+    fixture_corpus(in_folder("unheld.zpt"), fixture.tokenizer, n_words, ZP_COUNT(n_words));
+    FINE(zp_train_run(new_model("rope"), in_folder("unheld.zpt"), in_folder("unheld.gguf"), &o,
+                      &json, err));
+    json_t *report = document(json), *held = json_object_get(report, "held");
+    assert_true(json_is_null(json_object_get(held, "nll")));
+    assert_int_equal(json_integer_value(json_object_get(held, "windows")), 0);
+    json_decref(report);
+}
+
+static void test_original_of_another_vocabulary_is_refused(void **state)
+{
+    (void)state;
+    struct bpetrain b;
+    static const char text[] = "quick brown foxes jump over lazy dogs while zebras quietly watch "
+                               "the jumping foxes and the dogs that bark and bite every morning";
+    FINE(bpetrain_open(&b, &(struct bpetrain_options){ .n_vocab = 320 }, err));
+    for (int i = 0; i < 4; i++) FINE(bpetrain_add(&b, text, sizeof text - 1, err));
+    FINE(bpetrain_run(&b, err));
+    FINE(bpetrain_save(&b, in_folder("other.gguf"), err));
+    bpetrain_free(&b);
+    const char *config = "{\"n_layer\":2,\"d_model\":32,\"n_head\":4,\"n_kv\":2,\"d_head\":8,"
+                         "\"d_ff\":48,\"n_ctx\":64,\"position\":\"rope\"}";
+    FINE(newmodel_write(config, "config", in_folder("other.gguf"), 7, in_folder("foreign"), err));
+    zp_train_options o = short_run(NULL);
+    o.original = in_folder("foreign");
+    not_run(new_model("rope"), tokens_path, &o, ZP_BAD_INPUT, "another vocabulary");
+}
+
+static void test_files_beside_the_output_stay(void **state)
+{
+    (void)state;
+    struct os_map map;
+    zp_anneal_options o = { .train = short_run(NULL) };
+    FINE(os_write_file(in_folder("out.gguf.trained"), "mine", 4, err));
+    FINE(zp_anneal_run(new_model("rope"), tokens_path, in_folder("out.gguf"), &o, NULL, err));
+    FINE(os_map_file(&map, in_folder("out.gguf.trained"), err));
+    assert_int_equal(map.size, 4);
+    os_unmap(&map);
+}
+
+/* Rows that no machine has the memory for: the bytes are named, nothing is touched. */
+static void test_batch_beyond_memory_is_refused(void **state)
+{
+    (void)state;
+    zp_train_options o = short_run(NULL);
+    o.batch_rows = 20 << 20;
+    not_run(new_model("rope"), tokens_path, &o, ZP_NO_MEMORY, "are needed to train on");
 }
 
 static void refused(const zp_train_options *o, zp_status code, const char *part)
@@ -315,6 +493,8 @@ static void test_wrong_wishes_are_refused(void **state)
     refused(&(zp_train_options){ .tokens = 1, .match = true }, ZP_USAGE, "original");
     refused(&(zp_train_options){ .tokens = 1, .resume = true }, ZP_USAGE, "--run-dir");
     refused(&(zp_train_options){ .tokens = 1, .ce_weight = -1 }, ZP_USAGE, "nothing to learn");
+    refused(&(zp_train_options){ .tokens = 1, .warmup = (double)NAN }, ZP_USAGE, "warmup");
+    refused(&(zp_train_options){ .tokens = 1, .learning_rate = (double)NAN }, ZP_USAGE, "rate");
     refused(&(zp_train_options){ .tokens = 1, .micro_batches = 5 }, ZP_USAGE, "equal parts");
     refused(&(zp_train_options){ .tokens = 1, .rotation_dropout = 1 }, ZP_USAGE, "left out");
     assert_int_not_equal(access(in_folder("no.gguf"), F_OK), 0);
@@ -349,6 +529,16 @@ int main(void)
         GRAD_TEST(test_matching_brings_attention_back),
         GRAD_TEST(test_every_policy_writes_a_file_without_positions),
         GRAD_TEST(test_interrupted_run_goes_on_to_the_same_file),
+        GRAD_TEST(test_learned_gates_open_again_alike_after_a_stop),
+        GRAD_TEST(test_diverged_run_keeps_its_last_good_state),
+        GRAD_TEST(test_run_without_a_checkpoint_yet_begins_anew),
+        GRAD_TEST(test_lost_or_damaged_record),
+        GRAD_TEST(test_runs_begun_as_another_one_do_not_go_on),
+        GRAD_TEST(test_a_folder_in_use_is_refused),
+        GRAD_TEST(test_training_without_held_out_documents),
+        GRAD_TEST(test_original_of_another_vocabulary_is_refused),
+        GRAD_TEST(test_files_beside_the_output_stay),
+        GRAD_TEST(test_batch_beyond_memory_is_refused),
         GRAD_TEST(test_wrong_wishes_are_refused),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
