@@ -84,7 +84,8 @@ static zp_status choose_lengths(struct battery *b, zp_err *err)
     const zp_probe_options *o = &b->o;
     b->longest = heldwin_longest(b->shards, &b->n_held);
     ZP_FAIL_IF(b->n_held == 0, err, ZP_BAD_INPUT,
-               "the corpus holds no documents out: there is no text that no model was trained on");
+               "the corpus holds no documents out: there is no text that no model was trained on; "
+               "make it again without --no-held");
     b->n_lengths = (uint32_t)o->n_lengths;
     if (o->n_lengths) memcpy(b->lengths, o->lengths, o->n_lengths * sizeof *o->lengths);
     else usual_lengths(b);

@@ -77,6 +77,9 @@ zp_status checkpoint_open(struct checkpoint *c, const char *path,
 /* The same of bytes at a multiple of 8, which must outlive c. */
 zp_status checkpoint_view(struct checkpoint *c, const void *data, size_t size, const char *name,
                           const struct checkpoint_key *expected, zp_err *err);
+/* Removes what writers that were killed have left, however young: for whoever alone writes
+ * there. */
+zp_status checkpoint_clear(const char *folder, zp_err *err);
 /* Whether the folder has a checkpoint, or `latest` says that it had. No folder: it has none. */
 zp_status checkpoint_any(const char *folder, bool *out, zp_err *err);
 /* What `latest` names; where that is missing or damaged, the newest older one that is whole, with a

@@ -185,6 +185,21 @@ static zp_status try_step(struct checkpoint *c, const char *folder, uint64_t ste
     return status;
 }
 
+static void clear_entry(void *arg, const char *name)
+{
+    uint64_t step;
+    char path[PATH_MAX];
+    const char *rest = name + sizeof "latest" - 1;
+    if (strncmp(name, "latest.", sizeof "latest") != 0 && !parse_name(name, &step, &rest)) return;
+    if (strncmp(rest, ".tmp.", 5) == 0 && make_path(path, arg, name, NULL) == ZP_OK)
+        (void)remove(path);
+}
+
+zp_status checkpoint_clear(const char *folder, zp_err *err)
+{
+    return os_each_entry(folder, clear_entry, (void *)(uintptr_t)folder, err);
+}
+
 zp_status checkpoint_any(const char *folder, bool *out, zp_err *err)
 {
     struct listing l = { 0 };

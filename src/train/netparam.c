@@ -185,9 +185,11 @@ static zp_status read_tensor(const struct netparam *p, const struct netparam_ten
 zp_status netparam_read(const struct netparam *p, float *w, zp_err *err)
 {
     memset(w, 0, p->n * sizeof *w);
-    for (size_t i = 0; i < p->n_tensors; i++)
-        ZP_TRY(read_tensor(p, &p->tensors[i], w + p->tensors[i].at, err));
-    return ZP_OK;
+    zp_status status = ZP_OK;
+    for (size_t i = 0; i < p->n_tensors && status == ZP_OK; i++)
+        status = read_tensor(p, &p->tensors[i], w + p->tensors[i].at, err);
+    if (status == ZP_BAD_FILE) status_add_path(err, p->model->gguf.path);
+    return status;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

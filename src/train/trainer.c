@@ -450,7 +450,7 @@ zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *
     const struct trainer_options *o = &t->options;
     *out = (struct trainer_step){ .step = t->step, .rate = schedule_rate(&o->schedule, t->step) };
     ZP_FAIL_IF(dist_size(t->dist) > 1 && o->n_micro == 1, err, ZP_USAGE,
-               "%u processes need as many micro-batches at least", dist_size(t->dist));
+               "%u processes need as many --micro-batches at least", dist_size(t->dist));
     begin_pic(t);
     ZP_TRY(run_batch(t, gates_begin(&t->gates, t->step), &out->sums, err));
     double weight = out->sums.weight > 0 ? out->sums.weight : 1;

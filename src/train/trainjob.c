@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/numtext.h"
 #include "base/os.h"
@@ -315,10 +316,15 @@ zp_status trainjob_run(struct trainjob *j, zp_err *err)
                                   .progress = o->progress,
                                   .on_report = o->on_report,
                                   .report_arg = o->report_arg };
-    zp_status status = trainrun(&j->trainer, &r, &j->result, err);
-    /* The others are not to wait for a process that failed by itself. */
-    if (status != ZP_OK && status != ZP_INTERRUPTED && dist_size(j->dist) > 1)
+    zp_err why = { 0 };
+    zp_status status = trainrun(&j->trainer, &r, &j->result, &why);
+    /* The others are not to wait for a process that failed by itself; what follows the abort is
+     * never reached, so that this is where the reason can be told. */
+    if (status != ZP_OK && status != ZP_INTERRUPTED && dist_size(j->dist) > 1) {
+        log_write(LOG_ERROR, "%s", why.message);
         dist_abort(j->dist, zp_status_exit_code(status));
+    }
+    if (err && err->code == ZP_OK) *err = why;
     return status;
 }
 

@@ -42,7 +42,7 @@ static zp_status lock_folder(struct run *r, zp_err *err)
     ZP_FAIL_IF(status == ZP_RUN, err, ZP_RUN, "%s; wait for it, or choose another folder",
                why.message);
     ZP_FAIL_IF(status != ZP_OK, err, status, "%s", why.message);
-    return ZP_OK;
+    return checkpoint_clear(r->o->folder, err);
 }
 
 /* The folder's run as it was left: its checkpoint, or nothing yet where it was killed before. */

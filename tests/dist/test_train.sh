@@ -57,6 +57,10 @@ same whole.gguf two.gguf
 several 4 -o four.gguf --run-dir four || fail "4 processes: $(cat several.log)"
 same whole.gguf four.gguf
 
+# what goes wrong is said, by whichever process finds it
+if several 2 -o no.gguf --run-dir four; then fail "a folder that has a run was taken"; fi
+grep -q 'holds the record of a run already' several.log || fail "no reason: $(cat several.log)"
+
 # a process is lost: all stop, nothing is written, the run goes on
 several 4 -o lost.gguf --run-dir lost &
 pid=$!

@@ -557,7 +557,7 @@ static void test_a_stopped_run_goes_on_with_the_same_bits(void **state)
     REFUSED(zp_train_run(MODEL, corpus, out, &o, NULL, err), ZP_INTERRUPTED, "step 2 of 3");
     o.progress = (zp_progress){ 0 };
     o.resume = true, o.lora_alpha = 4;
-    REFUSED(zp_train_run(MODEL, corpus, out, &o, NULL, err), ZP_BAD_INPUT, "configuration");
+    REFUSED(zp_train_run(MODEL, corpus, out, &o, NULL, err), ZP_BAD_INPUT, "lora-alpha");
     o.lora_alpha = 3;
     FINE(zp_train_run(MODEL, corpus, out, &o, NULL, err));
     assert_same_file(out, in_folder("one.gguf"));

@@ -367,8 +367,12 @@ static void test_run_without_a_checkpoint_yet_begins_anew(void **state)
     assert_int_equal(remove(in_folder("early/latest")), 0);
     assert_int_equal(remove(in_folder("early/step-000000000012.zpck")), 0);
     assert_int_equal(remove(in_folder("early/step-000000000009.zpck")), 0);
+    static const char *const left[] = { "early/step-000000000003.zpck.tmp.7.1",
+                                        "early/latest.tmp.7.2" };
+    for (int i = 0; i < 2; i++) FINE(os_write_file(in_folder(left[i]), "part", 4, err));
     o.resume = true;
     FINE(zp_train_run(model, tokens_path, in_folder("anew.gguf"), &o, NULL, err));
+    for (int i = 0; i < 2; i++) assert_int_not_equal(access(in_folder(left[i]), F_OK), 0);
     same_files(in_folder("whole.gguf"), in_folder("anew.gguf"));
     o.run = in_folder("nowhere");
     not_run(model, tokens_path, &o, ZP_BAD_INPUT, "holds no run");
