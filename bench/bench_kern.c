@@ -307,17 +307,24 @@ struct row_room {
 
 static void row_call(const struct kern_table *t, struct row_room *r, int op, size_t n)
 {
+    struct kern_norm_row norm = { n, r->x, r->y, r->z, 0.6f };
     switch (op) {
     case 0: t->rmsnorm(r->x, r->y, 1e-5f, n, r->z); break;
     case 1: t->rotate(r->z, r->cs, n / 2); break;
     case 2: t->silu_mul(r->x, r->y, r->z, n); break;
     case 3: t->gelu_mul(r->x, r->y, r->z, n); break;
-    case 4: t->add_scaled(r->z, r->y, 0.5f, n); break;
+    case 4: t->add_scaled(r->z, r->y, 0.5f, r->z, n); break;
     case 5: t->expsum(r->x, n, &r->max, &r->sum); break;
     case 6: t->kl_row(r->x, 1, 1, r->y, 1, 1, n); break;
     case 7: kern_act_quantize_rows(t->act_quantize, &r->act, 0, 1); break;
     case 8: t->kv_append_bf16(r->k, r->v, 5, r->x, r->y, n / 2); break;
     case 9: t->kv_append_f32(r->k, r->v, 5, r->x, r->y, n / 2); break;
+    case 10: t->scale(r->x, 0.5f, r->z, n); break;
+    case 11: r->max = t->row_max(r->x, n, 0); break;
+    case 12: t->exp_row(r->z, n, 1, 1); break;
+    case 13: t->silu_back(r->x, r->y, r->y, r->z, r->cs, n); break;
+    case 14: t->gelu_back(r->x, r->y, r->y, r->z, r->cs, n); break;
+    case 15: t->rmsnorm_back(&norm, false, r->z, r->cs); break;
     default: t->attend_merge(&r->max, &r->max, r->z, r->max, 1, r->y, n); break;
     }
 }
@@ -330,7 +337,9 @@ static void bench_rows(struct bench *b)
     } ops[] = { { "rmsnorm", 576 },       { "rotate", 576 },       { "silu_mul", 1536 },
                 { "gelu_mul", 2048 },     { "add_scaled", 576 },   { "expsum", 49152 },
                 { "kl_row", 49152 },      { "act_quantize", 576 }, { "kv_append_bf16", 128 },
-                { "kv_append_f32", 128 }, { "attend_merge", 64 } };
+                { "kv_append_f32", 128 }, { "scale", 576 },      { "row_max", 128 },
+                { "exp_row", 128 },       { "silu_back", 1536 },   { "gelu_back", 1536 },
+                { "rmsnorm_back", 576 },  { "attend_merge", 64 } };
     size_t most = 49152;
     struct row_room r = { .x = numbers(b, most, 3),
                           .y = numbers(b, most, 3),

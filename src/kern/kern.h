@@ -160,8 +160,9 @@ typedef void kern_kv_append_op(void *k_tile, void *v_tile, size_t slot, const fl
 typedef kern_kv_append_op *kern_kv_append_fn;
 
 /* ---- rows ------------------------------------------------------------------------------------ */
-/* y = x * gain / sqrt(mean(x^2) + eps); gain may be NULL (ones). x may equal y. */
-typedef void kern_rmsnorm_op(const float *x, const float *gain, float eps, size_t n, float *y);
+/* y = x * gain / sqrt(mean(x^2) + eps); gain may be NULL (ones). x may equal y. Returns
+ * 1 / sqrt(mean(x^2) + eps). */
+typedef float kern_rmsnorm_op(const float *x, const float *gain, float eps, size_t n, float *y);
 typedef kern_rmsnorm_op *kern_rmsnorm_fn;
 /* Rotates pairs (x[2j], x[2j+1]) by (cs[2j], cs[2j+1]) = (cos, sin), j < n_pairs, in place: four
  * products and two sums, each rounded. sin = 0 multiplies both by cos, so that (1, 0) keeps the
@@ -171,9 +172,12 @@ typedef kern_rotate_op *kern_rotate_fn;
 /* y[i] = act(gate[i]) * up[i]; y may equal gate. */
 typedef void kern_gated_act_op(const float *gate, const float *up, float *y, size_t n);
 typedef kern_gated_act_op *kern_gated_act_fn;
-/* x[i] += scale * y[i]: product rounded, then sum rounded. EXACT. */
-typedef void kern_add_scaled_op(float *x, const float *y, float scale, size_t n);
+/* out[i] = x[i] + scale * y[i]: product rounded, then sum rounded. out may be x or y. EXACT. */
+typedef void kern_add_scaled_op(const float *x, const float *y, float scale, float *out, size_t n);
 typedef kern_add_scaled_op *kern_add_scaled_fn;
+/* y[i] = scale * x[i]; y may be x. EXACT. */
+typedef void kern_scale_op(const float *x, float scale, float *y, size_t n);
+typedef kern_scale_op *kern_scale_fn;
 /* Largest value, and sum in double of exp(x - max) in f32. NaN anywhere: *sum is NaN (*max may be
  * any). */
 typedef void kern_expsum_op(const float *x, size_t n, float *max, double *sum);
@@ -183,6 +187,32 @@ typedef kern_expsum_op *kern_expsum_fn;
 typedef double kern_kl_row_op(const float *p, float p_max, double p_sum, const float *q,
                               float q_max, double q_sum, size_t n);
 typedef kern_kl_row_op *kern_kl_row_fn;
+
+/* ---- rows of training ------------------------------------------------------------------------ */
+/* Largest of `least` and the values of x, NaN left out. EXACT. */
+typedef float kern_row_max_op(const float *x, size_t n, float least);
+typedef kern_row_max_op *kern_row_max_fn;
+/* x[i] = exp(x[i] - shift) * scale; returns their sum, in floats. */
+typedef float kern_exp_row_op(float *x, size_t n, float shift, float scale);
+typedef kern_exp_row_op *kern_exp_row_fn;
+/* Gradients of y = act(gate) * up from dy: dgate[i] = (dy * up) * act'(gate), dup[i] = dy *
+ * act(gate). Each may be any of gate, up and dy, but not the other. Errors are those of dgate as a
+ * share of |dy up|. */
+typedef void kern_gated_back_op(const float *gate, const float *up, const float *dy, float *dgate,
+                                float *dup, size_t n);
+typedef kern_gated_back_op *kern_gated_back_fn;
+/* Gradients of a row that rmsnorm made, with r = what it returned and u = dy * gain:
+ * dx = r * (u - x * r * mean(u * x * r)), added to dx where `add` is set, and
+ * dgain[i] += dy[i] * (x[i] * r), where not NULL. gain may be NULL (ones); dx may be dy. Errors are
+ * those of dx as a share of r * (|u| + |x| r * mean |u x| r). */
+struct kern_norm_row {
+    size_t n;
+    const float *x, *gain, *dy; /* (n) */
+    float r;
+};
+typedef void kern_rmsnorm_back_op(const struct kern_norm_row *a, bool add, float *dx,
+                                  float *dgain);
+typedef kern_rmsnorm_back_op *kern_rmsnorm_back_fn;
 
 struct kern_table {
     const char *names[64]; /* chosen implementation of each operation in kern_ops.inc order */

@@ -357,9 +357,66 @@ static double case_add_scaled(struct selftest *s, const char *op, kern_add_scale
     fill(s, s->wide[0], N_WIDE);
     fill(s, s->a.y, N_WIDE);
     memcpy(s->b.y, s->a.y, sizeof s->b.y);
-    ref(s->a.y, s->wide[0], 0.22f, N_WIDE);
-    chosen(s->b.y, s->wide[0], 0.22f, N_WIDE);
+    ref(s->a.y, s->wide[0], 0.22f, s->a.y, N_WIDE);
+    chosen(s->b.y, s->wide[0], 0.22f, s->b.y, N_WIDE);
     return row_error(s->a.y, s->b.y, N_WIDE);
+}
+
+static double case_scale(struct selftest *s, const char *op, kern_scale_fn ref,
+                         kern_scale_fn chosen, const char *contract)
+{
+    ZP_UNUSED(op), ZP_UNUSED(contract);
+    fill(s, s->wide[0], N_WIDE);
+    ref(s->wide[0], 0.22f, s->a.y, N_WIDE);
+    chosen(s->wide[0], 0.22f, s->b.y, N_WIDE);
+    return row_error(s->a.y, s->b.y, N_WIDE);
+}
+
+static double case_row_max(struct selftest *s, const char *op, kern_row_max_fn ref,
+                           kern_row_max_fn chosen, const char *contract)
+{
+    ZP_UNUSED(op), ZP_UNUSED(contract);
+    fill(s, s->wide[0], N_WIDE);
+    float a = ref(s->wide[0], N_WIDE, -1), b = chosen(s->wide[0], N_WIDE, -1);
+    return row_error(&a, &b, 1);
+}
+
+static double case_exp_row(struct selftest *s, const char *op, kern_exp_row_fn ref,
+                           kern_exp_row_fn chosen, const char *contract)
+{
+    ZP_UNUSED(op), ZP_UNUSED(contract);
+    fill(s, s->a.y, N_WIDE);
+    memcpy(s->b.y, s->a.y, sizeof s->b.y);
+    float a = ref(s->a.y, N_WIDE, 3, 0.22f), b = chosen(s->b.y, N_WIDE, 3, 0.22f);
+    return row_error(s->a.y, s->b.y, N_WIDE) + row_error(&a, &b, 1);
+}
+
+static double case_gated_back(struct selftest *s, const char *op, kern_gated_back_fn ref,
+                              kern_gated_back_fn chosen, const char *contract)
+{
+    size_t n = N_WIDE / 2;
+    ZP_UNUSED(op), ZP_UNUSED(contract);
+    fill(s, s->wide[0], N_WIDE);
+    fill(s, s->wide[1], N_WIDE);
+    ref(s->wide[0], s->wide[0] + n, s->wide[1], s->a.y, s->a.y + n, n);
+    chosen(s->wide[0], s->wide[0] + n, s->wide[1], s->b.y, s->b.y + n, n);
+    return row_error(s->a.y, s->b.y, 2 * n);
+}
+
+static double case_rmsnorm_back(struct selftest *s, const char *op, kern_rmsnorm_back_fn ref,
+                                kern_rmsnorm_back_fn chosen, const char *contract)
+{
+    size_t n = N_WIDE / 2;
+    ZP_UNUSED(op), ZP_UNUSED(contract);
+    fill(s, s->wide[0], N_WIDE);
+    fill(s, s->wide[1], N_WIDE);
+    fill(s, s->a.y, N_WIDE);
+    memcpy(s->b.y, s->a.y, sizeof s->b.y);
+    struct kern_norm_row row = { .n = n, .x = s->wide[0], .gain = s->wide[0] + n,
+                                 .dy = s->wide[1], .r = 0.7f };
+    ref(&row, true, s->a.y, s->a.y + n);
+    chosen(&row, true, s->b.y, s->b.y + n);
+    return row_error(s->a.y, s->b.y, 2 * n);
 }
 
 static double case_expsum(struct selftest *s, const char *op, kern_expsum_fn ref,

@@ -130,7 +130,8 @@ static void add_residual(const struct worker *w, const float *bias, const float 
         for (size_t i = 0; bias && i < d; i++) row[i] = sum[i] + bias[i];
         if (bias) sum = row;
         if (post_norm) f->kern->rmsnorm(sum, post_norm, f->h->norm_eps, d, row), sum = row;
-        f->kern->add_scaled(w->rows->x + t * d, sum, f->h->residual_scale, d);
+        float *x = w->rows->x + t * d;
+        f->kern->add_scaled(x, sum, f->h->residual_scale, x, d);
     }
 }
 

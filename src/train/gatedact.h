@@ -13,7 +13,8 @@ void gatedact_forward(struct pool *pool, const struct kern_table *t, enum gateda
 
 /* dgate = dy up act'(gate), dup = dy act(gate): set. Each may be any of gate, up and dy, but not
  * the other. */
-void gatedact_backward(struct pool *pool, enum gatedact_kind kind, size_t n, const float *gate,
-                       const float *up, const float *dy, float *dgate, float *dup);
+void gatedact_backward(struct pool *pool, const struct kern_table *t, enum gatedact_kind kind,
+                       size_t n, const float *gate, const float *up, const float *dy,
+                       float *dgate, float *dup);
 
 #endif

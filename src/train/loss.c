@@ -12,9 +12,8 @@
 #include <string.h>
 #include "base/mem.h"
 #include "base/rng.h"
-#include "train/softexp.h"
 
-enum { CHUNK_FLOATS = 16 << 20, CHUNK_UNIT = 16, CHUNK_MOST = 512 };
+enum { CHUNK_FLOATS = 16 << 20, CHUNK_UNIT = 16, CHUNK_MOST = 512, DRAW_STEP = 64 };
 
 /* What one row came to. */
 struct row_sums {
@@ -91,21 +90,22 @@ static bool counts(const struct loss_batch *b, size_t row)
 }
 
 /* x becomes its softmax times factor. */
-static void soften(float *x, size_t n, float max, double sum, float factor)
+static void soften(const struct loss *l, float *x, float max, double sum, float factor)
 {
-    float scale = (float)((double)factor / sum);
-    softexp_row(x, n, max);
-    for (size_t i = 0; i < n; i++) x[i] *= scale;
+    l->kern.exp_row(x, l->n_vocab, max, (float)((double)factor / sum));
 }
 
 /* The first token at which the running sum of exp(x - max) passes point. */
-static size_t find_drawn(const float *x, size_t n, float max, double point)
+static size_t find_drawn(const struct loss *l, const float *x, float max, double point)
 {
+    float e[DRAW_STEP];
     size_t last = 0; /* with a probability: rounding may end the sum before the point */
     double sum = 0;
-    for (size_t i = 0; i < n; i += SOFTEXP_LANES) {
-        softexp_lanes e = softexp(softexp_load(x + i, n - i) - max);
-        for (size_t k = 0; k < SOFTEXP_LANES && i + k < n; k++) {
+    for (size_t i = 0; i < l->n_vocab; i += DRAW_STEP) {
+        size_t n = l->n_vocab - i < DRAW_STEP ? l->n_vocab - i : DRAW_STEP;
+        memcpy(e, x + i, n * sizeof *e);
+        l->kern.exp_row(e, n, max, 1);
+        for (size_t k = 0; k < n; k++) {
             if (e[k] > 0) last = i + k;
             sum += (double)e[k];
             if (sum > point) return i + k;
@@ -114,10 +114,10 @@ static size_t find_drawn(const float *x, size_t n, float max, double point)
     return last;
 }
 
-static size_t draw_label(const struct loss_draw *d, size_t row, const float *x, size_t n,
-                         float max, double sum)
+static size_t draw_label(const struct loss *l, const struct loss_draw *d, size_t row,
+                         const float *x, float max, double sum)
 {
-    size_t label = find_drawn(x, n, max, rng_unit_at(d->seed, d->stream, row) * sum);
+    size_t label = find_drawn(l, x, max, rng_unit_at(d->seed, d->stream, row) * sum);
     if (d->label) d->label[row] = (int32_t)label;
     return label;
 }
@@ -132,7 +132,7 @@ static void run_row(const struct job *j, size_t i)
     float max, teacher_max = 0;
     double sum, teacher_sum = 0;
     j->l->kern.expsum(x, n, &max, &sum);
-    if (b->draw) target = draw_label(b->draw, row, x, n, max, sum);
+    if (b->draw) target = draw_label(j->l, b->draw, row, x, max, sum);
     out->ce = log(sum) - ((double)x[target] - (double)max);
     out->kl = 0;
     out->same_top = false;
@@ -145,11 +145,11 @@ static void run_row(const struct job *j, size_t i)
     if (!b->dhidden) return;
     float scale = b->grad_scale * (b->weight ? b->weight[row] : 1.0f);
     float ce = scale * b->ce_weight, kl = t ? scale * b->kl_weight : 0;
-    soften(x, n, max, sum, ce + kl);
+    soften(j->l, x, max, sum, ce + kl);
     x[target] -= ce;
     if (kl == 0.0f) return;
-    soften(t, n, teacher_max, teacher_sum, kl);
-    for (size_t c = 0; c < n; c++) x[c] -= t[c];
+    soften(j->l, t, teacher_max, teacher_sum, kl);
+    j->l->kern.add_scaled(x, t, -1, x, n);
 }
 
 static void skip_row(const struct job *j, size_t i)

@@ -472,7 +472,7 @@ static void norm(struct net *n, const float *w, size_t n_rows, const float *x,
 {
     struct rownorm a = { .n_rows = n_rows, .n = n->h->d_model, .x = x, .gain = w + gain->at,
                          .eps = n->h->norm_eps, .inverse = inverse };
-    rownorm_forward(n->pool, &a, y);
+    rownorm_forward(n->pool, &n->kern, &a, y);
 }
 
 /* q or k of n_heads heads: product, bias, norm. */
@@ -485,7 +485,7 @@ static void project(struct net *n, const float *w, size_t n_rows, const struct n
              gain ? raw : out);
     if (!gain) return;
     struct rownorm a = net_head_norm(n, w, n_rows, kept, of_keys, gain);
-    rownorm_forward(n->pool, &a, out);
+    rownorm_forward(n->pool, &n->kern, &a, out);
 }
 
 struct rownorm net_head_norm(const struct net *n, const float *w, size_t n_rows,
@@ -560,9 +560,7 @@ static void feed_forward(struct net *n, const float *w, const struct net_layer *
 /* out = x + scale n->sum. */
 static void add_sum(struct net *n, size_t n_rows, const float *x, float *out)
 {
-    size_t count = n_rows * n->h->d_model;
-    rowops_scale(n->pool, count, x, 1.0f, false, out);
-    rowops_scale(n->pool, count, n->sum, n->h->residual_scale, true, out);
+    rowops_add(n->pool, &n->kern, n_rows * n->h->d_model, x, n->sum, n->h->residual_scale, out);
 }
 
 void net_run_layer(struct net *n, const float *w, const struct net_gates *gates, uint32_t layer,
@@ -588,5 +586,5 @@ void net_forward(struct net *n, const float *w, const struct net_gates *gates,
         net_run_layer(n, w, gates, l, n_rows, n->x[l % n->n_x], n->x[(l + 1) % n->n_x]);
     norm(n, w, n_rows, n->x[n_layer % n->n_x], n->output_norm, n->inverse_out, hidden);
     if (n->h->logit_scale != 1.0f)
-        rowops_scale(n->pool, n_rows * d, hidden, n->h->logit_scale, false, hidden);
+        rowops_scale(n->pool, &n->kern, n_rows * d, hidden, n->h->logit_scale, hidden);
 }

@@ -54,7 +54,8 @@ static void norm_back(const struct back *b, const struct netparam_tensor *gain, 
 {
     struct rownorm a = { .n_rows = b->n_rows, .n = b->n->h->d_model, .x = x,
                          .gain = b->w + gain->at, .eps = b->n->h->norm_eps, .inverse = inverse };
-    rownorm_backward(b->n->pool, &a, dy, dx, add, gradient_of(b, gain), b->n->scratch);
+    rownorm_backward(b->n->pool, &b->n->kern, &a, dy, dx, add, gradient_of(b, gain),
+                     b->n->scratch);
 }
 
 /* dsum: the gradient of what a block adds, before the norm behind it, from that of the stream. */
@@ -62,7 +63,8 @@ static void enter_block(const struct back *b, bool bridged, const struct netpara
                         const float *before_norm, float *inverse)
 {
     struct net *n = b->n;
-    rowops_scale(n->pool, b->n_rows * n->h->d_model, n->dx, n->h->residual_scale, false, n->dsum);
+    rowops_scale(n->pool, &n->kern, b->n_rows * n->h->d_model, n->dx, n->h->residual_scale,
+                 n->dsum);
     if (bridged && n->bridge.add)
         n->bridge.back(n->bridge.arg, b->layer, b->n_rows, n->position, n->dsum);
     if (post_norm) norm_back(b, post_norm, before_norm, inverse, n->dsum, n->dsum, false);
@@ -77,8 +79,8 @@ static void feed_forward_back(const struct back *b)
     enter_block(b, true, t->post_ffn_norm, k->widened, k->inverse_widened);
     add_weights(b, t->down, NULL, n->dsum, k->act);
     add_inputs(b, t->down, n->dsum, false, n->dact);
-    gatedact_backward(n->pool, kind, b->n_rows * n->h->d_ff, k->gate, k->up, n->dact, k->gate,
-                      k->up);
+    gatedact_backward(n->pool, &n->kern, kind, b->n_rows * n->h->d_ff, k->gate, k->up, n->dact,
+                      k->gate, k->up);
     add_weights(b, t->gate, NULL, k->gate, k->ffn_normed);
     add_weights(b, t->up, NULL, k->up, k->ffn_normed);
     add_inputs(b, t->gate, k->gate, false, n->dnormed);
@@ -140,7 +142,8 @@ static void head_norm_back(const struct back *b, bool of_keys, float *d)
     const struct netparam_tensor *gain = of_keys ? b->t->k_norm : b->t->q_norm;
     if (!gain) return;
     struct rownorm a = net_head_norm(b->n, b->w, b->n_rows, b->kept, of_keys, gain);
-    rownorm_backward(b->n->pool, &a, d, d, false, gradient_of(b, gain), b->n->scratch);
+    rownorm_backward(b->n->pool, &b->n->kern, &a, d, d, false, gradient_of(b, gain),
+                     b->n->scratch);
 }
 
 /* From n->dsum, the gradient of what attention adds before the norm behind it, to parameters and,
@@ -183,7 +186,7 @@ void net_backward(struct net *n, const float *w, const struct net_gates *gates,
     assert(!n->options.forward_only);
     struct back b = { .n = n, .w = w, .gates = gates, .out = out, .n_rows = net_rows(batch) };
     uint32_t n_layer = n->h->n_layer;
-    rowops_scale(n->pool, b.n_rows * n->h->d_model, dhidden, n->h->logit_scale, false, n->dsum);
+    rowops_scale(n->pool, &n->kern, b.n_rows * n->h->d_model, dhidden, n->h->logit_scale, n->dsum);
     norm_back(&b, n->output_norm, n->x[n_layer], n->inverse_out, n->dsum, n->dx, false);
     for (uint32_t l = n_layer; l-- > 0;)
         layer_back(&b, l, n->n_kept > 1 || l + 1 == n_layer);

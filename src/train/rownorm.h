@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include "base/pool.h"
+#include "kern/kern.h"
 
 /* Sums over rows are taken in blocks of so many, then block by block. */
 enum { ROWNORM_BLOCK = 64 };
@@ -19,13 +20,14 @@ struct rownorm {
 };
 
 /* y (n_rows, n), may be x. */
-void rownorm_forward(struct pool *pool, const struct rownorm *a, float *y);
+void rownorm_forward(struct pool *pool, const struct kern_table *t, const struct rownorm *a,
+                     float *y);
 
 /* Floats of scratch that backward needs where there is a dgain. */
 size_t rownorm_scratch(const struct rownorm *a);
 /* dx (n_rows, n) is set, or added to with `add`; it may be dy. dgain, like gain, is added to; NULL
  * with no gain or where it is not wanted. Same bits for any number of threads. */
-void rownorm_backward(struct pool *pool, const struct rownorm *a, const float *dy, float *dx,
-                      bool add, float *dgain, float *scratch);
+void rownorm_backward(struct pool *pool, const struct kern_table *t, const struct rownorm *a,
+                      const float *dy, float *dx, bool add, float *dgain, float *scratch);
 
 #endif

@@ -10,12 +10,12 @@
 enum { GRAIN = 1024, COLUMNS = 16 };
 
 struct job {
+    const struct kern_table *t;
     size_t n_rows, n_heads, n;
     const int32_t *ids;
     const float *x;
-    const float *target;
+    const float *target, *second;
     float scale;
-    bool add;
     float *y;
     double *sums;
     _Atomic uint64_t largest; /* the bits of a double that is not negative: they order like it */
@@ -26,16 +26,29 @@ static void scale_share(void *arg, uint32_t thread, uint32_t n_threads)
     const struct job *j = arg;
     size_t begin, end;
     pool_share(j->n, GRAIN, thread, n_threads, &begin, &end);
-    if (j->add)
-        for (size_t i = begin; i < end; i++) j->y[i] += j->scale * j->x[i];
-    else
-        for (size_t i = begin; i < end; i++) j->y[i] = j->scale * j->x[i];
+    j->t->scale(j->x + begin, j->scale, j->y + begin, end - begin);
 }
 
-void rowops_scale(struct pool *pool, size_t n, const float *x, float scale, bool add, float *y)
+void rowops_scale(struct pool *pool, const struct kern_table *t, size_t n, const float *x,
+                  float scale, float *y)
 {
-    struct job j = { .n = n, .x = x, .scale = scale, .add = add, .y = y };
+    struct job j = { .t = t, .n = n, .x = x, .scale = scale, .y = y };
     pool_run(pool, scale_share, &j);
+}
+
+static void add_share(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    const struct job *j = arg;
+    size_t begin, end;
+    pool_share(j->n, GRAIN, thread, n_threads, &begin, &end);
+    j->t->add_scaled(j->x + begin, j->second + begin, j->scale, j->y + begin, end - begin);
+}
+
+void rowops_add(struct pool *pool, const struct kern_table *t, size_t n, const float *x,
+                const float *y, float scale, float *out)
+{
+    struct job j = { .t = t, .n = n, .x = x, .second = y, .scale = scale, .y = out };
+    pool_run(pool, add_share, &j);
 }
 
 static void bias_share(void *arg, uint32_t thread, uint32_t n_threads)

@@ -7,9 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/pool.h"
+#include "kern/kern.h"
 
-/* y (n) = scale x, or y += scale x with `add`; y may be x. */
-void rowops_scale(struct pool *pool, size_t n, const float *x, float scale, bool add, float *y);
+/* y (n) = scale x; y may be x. */
+void rowops_scale(struct pool *pool, const struct kern_table *t, size_t n, const float *x,
+                  float scale, float *y);
+/* out (n) = x + scale y; out may be one of them. */
+void rowops_add(struct pool *pool, const struct kern_table *t, size_t n, const float *x,
+                const float *y, float scale, float *out);
 /* x (n_rows, n) += bias (n). */
 void rowops_add_bias(struct pool *pool, size_t n_rows, size_t n, const float *bias, float *x);
 /* dbias (n) += the sum of dx's rows, in ascending order. */

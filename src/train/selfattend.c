@@ -13,8 +13,8 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "base/mem.h"
+#include "kern/kern.h"
 #include "kern/ref/lanes_ref.h"
-#include "train/softexp.h"
 
 enum { KEYS = 128, QUERIES = 128, QUERY_UNIT = 16, SEGMENT_ROWS = 128 };
 
@@ -28,6 +28,7 @@ struct workroom {
 
 struct selfattend {
     struct gemm *g;
+    struct kern_table kern;
     struct selfattend_shape shape;
     size_t group, n_query; /* heads of a KV head, rows of a query block */
     struct workroom *rooms;
@@ -120,6 +121,7 @@ zp_status selfattend_open(struct selfattend **out, struct gemm *g,
     ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for attention");
     *s = sized(shape);
     s->g = g;
+    kern_table_init(&s->kern, KERN_LEVEL_COUNT - 1);
     zp_status status = fill(s, err);
     if (status == ZP_OK) *out = s;
     else selfattend_close(s);
@@ -213,7 +215,7 @@ static void load_queries(const struct block *a)
         for (size_t i = 0; i < a->n_query; i++, to += d) {
             const float *from = a->b->q + row_at(a, h, i, d);
             float scale = query_scale(a->b, a->q0 + i);
-            for (size_t c = 0; c < d; c++) to[c] = from[c] * scale;
+            a->s->kern.scale(from, scale, to, d);
         }
 }
 
@@ -257,29 +259,6 @@ static void add_bias(const float *bias, float *p, size_t begin, size_t end)
     for (size_t j = begin; j < end; j++) p[j] += *(bias - j);
 }
 
-static float largest(const float *x, size_t n, float before)
-{
-    float lane[LANES];
-    for (size_t l = 0; l < LANES; l++) lane[l] = before;
-    size_t whole = n / LANES * LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (size_t l = 0; l < LANES; l++) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
-    for (size_t i = whole; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
-    return max_lanes_ref(lane);
-}
-
-/* x becomes exp(x - max); returns the sum. */
-static float exp_all(float *x, size_t n, float max)
-{
-    float lane[LANES] = { 0 };
-    softexp_row(x, n, max);
-    size_t whole = n / LANES * LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (size_t l = 0; l < LANES; l++) lane[l] += x[i + l];
-    for (size_t i = whole; i < n; i++) lane[i - whole] += x[i];
-    return sum_lanes_ref(lane);
-}
-
 static void clear_unseen(const struct block *a, struct sight s, float *p)
 {
     size_t sink1 = s.sink0 < s.sink1 ? s.sink1 : 0, sink0 = s.sink0 < s.sink1 ? s.sink0 : 0;
@@ -316,14 +295,15 @@ static void soften_row(const struct block *a, size_t h, size_t i)
         if (n_sink) add_bias(bias, p, s.sink0, s.sink1);
         if (n_near) add_bias(bias, p, s.near0, s.near1);
     }
-    float old = a->w->max[row], max = largest(p + s.sink0, n_sink, old);
-    max = largest(p + s.near0, n_near, max);
-    float sum = exp_all(p + s.sink0, n_sink, max) + exp_all(p + s.near0, n_near, max);
+    const struct kern_table *t = &a->s->kern;
+    float old = a->w->max[row], max = t->row_max(p + s.sink0, n_sink, old);
+    max = t->row_max(p + s.near0, n_near, max);
+    float sum = t->exp_row(p + s.sink0, n_sink, max, 1) + t->exp_row(p + s.near0, n_near, max, 1);
     clear_unseen(a, s, p);
-    float keep = softexp_one(old - max);
+    float keep = t->exp_row(&old, 1, max, 1);
     a->w->max[row] = max;
     a->w->sum[row] = a->w->sum[row] * keep + sum;
-    for (size_t c = 0; keep != 1.0f && c < dv; c++) o[c] *= keep;
+    if (keep != 1.0f) t->scale(o, keep, o, dv);
 }
 
 static void attend_tile(const struct block *a)
@@ -342,7 +322,7 @@ static void store_outputs(const struct block *a, float *o, float *lse)
     for (size_t h = 0; h < a->s->group; h++)
         for (size_t i = 0; i < a->n_query; i++, row++) {
             float *to = o + row_at(a, h, i, d), inverse = 1.0f / a->w->sum[row];
-            for (size_t c = 0; c < d; c++) to[c] = a->w->o[row * d + c] * inverse;
+            a->s->kern.scale(a->w->o + row * d, inverse, to, d);
             lse[(a->kv * a->s->group + h) * a->b->n_rows + a->q0 + i] =
                 a->w->max[row] + logf(a->w->sum[row]);
         }
@@ -448,8 +428,8 @@ static void weigh_row(const struct block *a, size_t h, size_t i)
         if (s.sink0 < s.sink1) add_bias(bias, p, s.sink0, s.sink1);
         if (s.near0 < s.near1) add_bias(bias, p, s.near0, s.near1);
     }
-    if (s.sink0 < s.sink1) softexp_row(p + s.sink0, s.sink1 - s.sink0, lse);
-    if (s.near0 < s.near1) softexp_row(p + s.near0, s.near1 - s.near0, lse);
+    if (s.sink0 < s.sink1) a->s->kern.exp_row(p + s.sink0, s.sink1 - s.sink0, lse, 1);
+    if (s.near0 < s.near1) a->s->kern.exp_row(p + s.near0, s.near1 - s.near0, lse, 1);
     clear_unseen(a, s, p);
 }
 
@@ -494,7 +474,7 @@ static void store_query_gradients(const struct block *a, float *dq)
     for (size_t h = 0; h < a->s->group; h++)
         for (size_t i = 0; i < a->n_query; i++, from += d) {
             float *to = dq + row_at(a, h, i, d), scale = query_scale(a->b, a->q0 + i);
-            for (size_t c = 0; c < d; c++) to[c] = from[c] * scale;
+            a->s->kern.scale(from, scale, to, d);
         }
 }
 

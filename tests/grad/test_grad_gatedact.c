@@ -37,10 +37,10 @@ static void check_act(struct rng *r, struct pool *pool, enum gatedact_kind kind,
     for (size_t i = 0; i < n; i++) want[i] = act_of(kind, c.gate[i]) * c.up[i];
     gatedact_forward(pool, &t, kind, n, gate, up, y);
     assert_near("y", y, want, n, 1e-6);
-    gatedact_backward(pool, kind, n, gate, up, dy, dgate, dup);
+    gatedact_backward(pool, &t, kind, n, gate, up, dy, dgate, dup);
     assert_gradient("dgate", act_loss, &c, c.gate, n, dgate);
     assert_gradient("dup", act_loss, &c, c.up, n, dup);
-    gatedact_backward(pool, kind, n, gate, up, dy, gate, up);
+    gatedact_backward(pool, &t, kind, n, gate, up, dy, gate, up);
     assert_same_bits(gate, dgate, n, "in place");
     assert_same_bits(up, dup, n, "in place");
 }
@@ -63,9 +63,11 @@ static void test_far_values_have_plain_slopes(void **state)
 {
     (void)state;
     struct pool *pool = pool_of(1);
+    struct kern_table t;
+    kern_table_init(&t, KERN_LEVEL_COUNT - 1);
     float gate[] = { 1e4f, -1e4f, 1e20f, -1e20f }, one[] = { 1, 1, 1, 1 }, dgate[4], dup[4];
     for (int kind = 0; kind < 2; kind++) {
-        gatedact_backward(pool, (enum gatedact_kind)kind, 4, gate, one, one, dgate, dup);
+        gatedact_backward(pool, &t, (enum gatedact_kind)kind, 4, gate, one, one, dgate, dup);
         for (int i = 0; i < 4; i++) {
             assert_true(dgate[i] == (gate[i] > 0 ? 1.0f : 0.0f));
             assert_true(dup[i] == (gate[i] > 0 ? gate[i] : 0.0f));
@@ -81,10 +83,12 @@ static void test_threads_do_not_change_bits(void **state)
     struct rng r = seeded("gatedact threads");
     float *gate = numbers(&r, N, 4), *up = numbers(&r, N, 1), *dy = numbers(&r, N, 1),
           *first = NULL;
+    struct kern_table t;
+    kern_table_init(&t, KERN_LEVEL_COUNT - 1);
     for (uint32_t n = 1; n <= THREADS_MOST; n++) {
         struct pool *pool = pool_of(n);
         float *dgate = zeros(N), *dup = zeros(N);
-        gatedact_backward(pool, GATEDACT_GELU, N, gate, up, dy, dgate, dup);
+        gatedact_backward(pool, &t, GATEDACT_GELU, N, gate, up, dy, dgate, dup);
         if (!first) first = dgate;
         assert_same_bits(dgate, first, N, "dgate");
         pool_close(pool);

@@ -40,12 +40,12 @@ static void check_norm(struct rng *r, struct pool *pool, size_t n_rows, size_t n
     float *scratch = zeros(rownorm_scratch(&a));
     struct kern_table t;
     kern_table_init(&t, KERN_LEVEL_COUNT - 1);
-    rownorm_forward(pool, &a, y);
+    rownorm_forward(pool, &t, &a, y);
     for (size_t i = 0; i < n_rows; i++) {
         t.rmsnorm(a.x + i * n, has_gain ? a.gain + i % n_gains * n : NULL, a.eps, n, one);
         assert_near("y", y + i * n, doubles_of(one, n), n, 1e-6);
     }
-    rownorm_backward(pool, &a, dy, dx, add, has_gain ? dgain : NULL, scratch);
+    rownorm_backward(pool, &t, &a, dy, dx, add, has_gain ? dgain : NULL, scratch);
     for (size_t i = 0; add && i < n_rows * n; i++) dx[i] -= before[i];
     for (size_t i = 0; i < n_gain; i++) dgain[i] -= gain_before[i];
     struct case_norm c = { n_rows, n, n_gains, a.eps, doubles_of(a.x, n_rows * n),
@@ -76,12 +76,14 @@ static void test_threads_do_not_change_bits(void **state)
     struct rng r = seeded("rownorm threads");
     float *x = numbers(&r, ROWS * N, 1), *gain = numbers(&r, N, 1), *dy = numbers(&r, ROWS * N, 1);
     float *first_dx = NULL, *first_dgain = NULL;
+    struct kern_table t;
+    kern_table_init(&t, KERN_LEVEL_COUNT - 1);
     for (uint32_t n = 1; n <= THREADS_MOST; n++) {
         struct pool *pool = pool_of(n);
         struct rownorm a = { ROWS, N, x, gain, 1e-6f, zeros(ROWS), 0 };
         float *y = zeros(ROWS * N), *dx = copy_of(dy, ROWS * N), *dgain = zeros(N);
-        rownorm_forward(pool, &a, y);
-        rownorm_backward(pool, &a, dx, dx, false, dgain, zeros(rownorm_scratch(&a)));
+        rownorm_forward(pool, &t, &a, y);
+        rownorm_backward(pool, &t, &a, dx, dx, false, dgain, zeros(rownorm_scratch(&a)));
         if (!first_dx) first_dx = dx, first_dgain = dgain;
         assert_same_bits(dx, first_dx, ROWS * N, "dx, in place of dy");
         assert_same_bits(dgain, first_dgain, N, "dgain");

@@ -53,12 +53,13 @@ void act_quantize_ref(struct kern_act *a, struct kern_part part, const float *x,
         }
 }
 
-void rmsnorm_ref(const float *x, const float *gain, float eps, size_t n, float *y)
+float rmsnorm_ref(const float *x, const float *gain, float eps, size_t n, float *y)
 {
     double lane[LANES] = { 0 };
     for (size_t i = 0; i < n; i++) lane[i % LANES] += (double)x[i] * x[i]; /* exact products */
     float scale = (float)(1.0 / sqrt(sum_wide_lanes_ref(lane) / (double)n + (double)eps));
     for (size_t i = 0; i < n; i++) y[i] = gain ? x[i] * scale * gain[i] : x[i] * scale;
+    return scale;
 }
 
 void rotate_ref(float *x, const float *cs, size_t n_pairs)
@@ -85,9 +86,9 @@ void gelu_mul_ref(const float *gate, const float *up, float *y, size_t n)
     }
 }
 
-void add_scaled_ref(float *x, const float *y, float scale, size_t n)
+void add_scaled_ref(const float *x, const float *y, float scale, float *out, size_t n)
 {
-    for (size_t i = 0; i < n; i++) x[i] += scale * y[i];
+    for (size_t i = 0; i < n; i++) out[i] = x[i] + scale * y[i];
 }
 
 void expsum_ref(const float *x, size_t n, float *max, double *sum)

@@ -90,7 +90,7 @@ void act_quantize_avx2(struct kern_act *a, struct kern_part part, const float *x
         }
 }
 
-void rmsnorm_avx2(const float *x, const float *gain, float eps, size_t n, float *y)
+float rmsnorm_avx2(const float *x, const float *gain, float eps, size_t n, float *y)
 {
     __m256d sum[2][2] = { { _mm256_setzero_pd(), _mm256_setzero_pd() },
                           { _mm256_setzero_pd(), _mm256_setzero_pd() } };
@@ -106,12 +106,14 @@ void rmsnorm_avx2(const float *x, const float *gain, float eps, size_t n, float 
     }
     double total =
         sum_pd_avx2(_mm256_add_pd(sum[0][0], sum[1][0]), _mm256_add_pd(sum[0][1], sum[1][1]));
-    __m256 scale = _mm256_set1_ps((float)(1.0 / sqrt(total / (double)n + (double)eps)));
+    float inverse = (float)(1.0 / sqrt(total / (double)n + (double)eps));
+    __m256 scale = _mm256_set1_ps(inverse);
     for (size_t i = 0; i < n; i += HALF) {
         __m256 v = _mm256_mul_ps(load8(x, i, 0, n), scale);
         if (gain) v = _mm256_mul_ps(v, load8(gain, i, 0, n));
         store8(y, i, 0, n, v);
     }
+    return inverse;
 }
 
 /* even lanes: a c - b s, odd lanes: b c + a s; where s = 0: x c. */
@@ -155,12 +157,12 @@ void gelu_mul_avx2(const float *gate, const float *up, float *y, size_t n)
     }
 }
 
-void add_scaled_avx2(float *x, const float *y, float scale, size_t n)
+void add_scaled_avx2(const float *x, const float *y, float scale, float *out, size_t n)
 {
     __m256 s = _mm256_set1_ps(scale);
     for (size_t i = 0; i < n; i += HALF) {
         __m256 product = _mm256_mul_ps(s, load8(y, i, 0, n));
-        store8(x, i, 0, n, _mm256_add_ps(load8(x, i, 0, n), product));
+        store8(out, i, 0, n, _mm256_add_ps(load8(x, i, 0, n), product));
     }
 }
 

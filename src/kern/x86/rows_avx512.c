@@ -120,7 +120,7 @@ void act_quantize_avx512(struct kern_act *a, struct kern_part part, const float 
         }
 }
 
-void rmsnorm_avx512(const float *x, const float *gain, float eps, size_t n, float *y)
+float rmsnorm_avx512(const float *x, const float *gain, float eps, size_t n, float *y)
 {
     __m512d s0 = _mm512_setzero_pd(), s1 = _mm512_setzero_pd();
     for (size_t i = 0; i < n; i += LANES) {
@@ -131,13 +131,15 @@ void rmsnorm_avx512(const float *x, const float *gain, float eps, size_t n, floa
         s1 = _mm512_fmadd_pd(hi, hi, s1);
     }
     double sum = sum_pd_avx512(_mm512_add_pd(s0, s1));
-    __m512 scale = _mm512_set1_ps((float)(1.0 / sqrt(sum / (double)n + (double)eps)));
+    float inverse = (float)(1.0 / sqrt(sum / (double)n + (double)eps));
+    __m512 scale = _mm512_set1_ps(inverse);
     for (size_t i = 0; i < n; i += LANES) {
         __mmask16 m = lanes_from(i, n);
         __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), scale);
         if (gain) v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(m, gain + i));
         _mm512_mask_storeu_ps(y + i, m, v);
     }
+    return inverse;
 }
 
 /* even lanes: a c - b s, odd lanes: b c + a s; where s = 0: x c. */
@@ -186,13 +188,13 @@ void gelu_mul_avx512(const float *gate, const float *up, float *y, size_t n)
     }
 }
 
-void add_scaled_avx512(float *x, const float *y, float scale, size_t n)
+void add_scaled_avx512(const float *x, const float *y, float scale, float *out, size_t n)
 {
     __m512 s = _mm512_set1_ps(scale);
     for (size_t i = 0; i < n; i += LANES) {
         __mmask16 m = lanes_from(i, n);
         __m512 product = _mm512_mul_ps(s, _mm512_maskz_loadu_ps(m, y + i));
-        _mm512_mask_storeu_ps(x + i, m, _mm512_add_ps(_mm512_maskz_loadu_ps(m, x + i), product));
+        _mm512_mask_storeu_ps(out + i, m, _mm512_add_ps(_mm512_maskz_loadu_ps(m, x + i), product));
     }
 }
 
