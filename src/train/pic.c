@@ -93,6 +93,7 @@ static void add_share(void *arg, uint32_t thread, uint32_t n_threads)
 
 void pic_add(struct pic *p, uint32_t layer, size_t n_rows, const int32_t *index, float *sum)
 {
+    if (p->weight == 0.0f) return;
     struct job j = { .p = p, .table = p->tables + layer * p->d_model * p->n_ctx,
                      .n_rows = n_rows, .index = index, .sum = sum };
     pool_run(p->pool, add_share, &j);
@@ -111,6 +112,7 @@ static void back_share(void *arg, uint32_t thread, uint32_t n_threads)
 
 void pic_back(struct pic *p, uint32_t layer, size_t n_rows, const int32_t *index, const float *dsum)
 {
+    if (p->weight == 0.0f) return;
     struct job j = { .p = p, .n_rows = n_rows, .index = index, .dsum = dsum };
     float *dp = p->dp + layer * p->n_of_layer;
     struct distbias mlp = mlp_of(p, p->p + layer * p->n_of_layer);

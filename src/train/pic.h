@@ -26,7 +26,8 @@ zp_status pic_open(struct pic *p, struct pool *pool, size_t n_layer, size_t d_mo
                    uint64_t seed, zp_err *err);
 void pic_free(struct pic *p); /* accepts a zeroed or half-built object */
 
-/* Tables of the parameters as they are, and the weight that they count with. */
+/* Tables of the parameters as they are, and the weight that they count with: before the first call,
+ * and with a weight of 0, nothing is added and nothing learns. */
 void pic_begin(struct pic *p, float weight);
 /* sum (n_rows, d_model) += weight * the table's values at the rows' indices. */
 void pic_add(struct pic *p, uint32_t layer, size_t n_rows, const int32_t *index, float *sum);

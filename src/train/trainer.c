@@ -204,14 +204,14 @@ static zp_status open_net(struct trainer *t, zp_err *err)
 static void bridge_add(void *arg, uint32_t layer, size_t n_rows, const int32_t *index, float *sum)
 {
     struct trainer *t = arg;
-    if (t->pic.weight != 0.0f) pic_add(&t->pic, layer, n_rows, index, sum);
+    pic_add(&t->pic, layer, n_rows, index, sum);
 }
 
 static void bridge_back(void *arg, uint32_t layer, size_t n_rows, const int32_t *index,
                         const float *dsum)
 {
     struct trainer *t = arg;
-    if (t->pic.weight != 0.0f) pic_back(&t->pic, layer, n_rows, index, dsum);
+    pic_back(&t->pic, layer, n_rows, index, dsum);
 }
 
 static zp_status open_pic(struct trainer *t, zp_err *err)
