@@ -104,18 +104,15 @@ static void note_closed(struct wishes *w, const struct gateset *before,
 static zp_status order_units(struct wishes *w, const struct plan *p,
                              const struct position *position, zp_err *err)
 {
+    ZP_TRY(plan_set(p, position, 0, &w->set, err));
     for (size_t i = 0; i < p->n_used; i++) {
-        struct gateset before, after;
-        ZP_TRY(plan_set(p, position, i, &before, err));
-        zp_status status = plan_set(p, position, i + 1, &after, err);
-        if (status == ZP_OK) {
-            note_closed(w, &before, &after);
-            gateset_free(&after);
-        }
-        gateset_free(&before);
-        if (status != ZP_OK) return status;
+        struct gateset next;
+        ZP_TRY(plan_set(p, position, i + 1, &next, err));
+        note_closed(w, &w->set, &next);
+        gateset_free(&w->set);
+        w->set = next;
     }
-    return plan_set(p, position, p->n_used, &w->set, err);
+    return ZP_OK;
 }
 
 static zp_status read_plan(struct wishes *w, const char *path, const char *model, zp_err *err)

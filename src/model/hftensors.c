@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "base/num.h"
 #include "base/status.h"
 #include "kern/quant.h"
 
@@ -147,18 +146,6 @@ static zp_status ggml_type_of(const struct reading *r, const struct safetensors_
             r->where, t->name, safetensors_dtype_name(t->dtype));
 }
 
-static float value_at(const struct safetensors_tensor *t, uint64_t i)
-{
-    float f;
-    uint16_t h;
-    if (t->dtype == ST_F32) {
-        memcpy(&f, t->data + 4 * i, 4);
-        return f;
-    }
-    memcpy(&h, t->data + 2 * i, 2);
-    return t->dtype == ST_F16 ? f16_to_f32(h) : bf16_to_f32(h);
-}
-
 /* Vectors (gains, biases) become f32, in GGUF's order. */
 static zp_status convert_vector(struct reading *r, const struct hf_slot *slot,
                                 const struct safetensors_tensor *t, bool permuted,
@@ -170,7 +157,7 @@ static zp_status convert_vector(struct reading *r, const struct hf_slot *slot,
     float *to = block, plus = slot->role == HF_NORM && r->c->family->gemma ? 1.0f : 0.0f;
     for (uint64_t i = 0; i < n; i++) {
         uint64_t from = permuted ? hf_row_of_interleaved(i, r->c->d_head, r->c->n_rot) : i;
-        float value = value_at(t, from);
+        float value = safetensors_value(t, from);
         to[i] = plus == 0.0f ? value : value + plus; /* adding 0 would turn -0 into 0 */
     }
     out->type = QUANT_F32;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/num.h"
 #include "base/status.h"
 #include "model/json_read.h"
 
@@ -385,4 +386,16 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *s, c
     struct safetensors_tensor wanted = {.name = name};
     if (s->n_tensors == 0) return NULL;
     return bsearch(&wanted, s->tensors, s->n_tensors, sizeof *s->tensors, by_name);
+}
+
+float safetensors_value(const struct safetensors_tensor *t, uint64_t i)
+{
+    float f;
+    uint16_t half;
+    if (t->dtype == ST_F32) {
+        memcpy(&f, t->data + 4 * i, 4);
+        return f;
+    }
+    memcpy(&half, t->data + 2 * i, 2);
+    return t->dtype == ST_F16 ? f16_to_f32(half) : bf16_to_f32(half);
 }

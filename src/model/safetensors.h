@@ -45,5 +45,7 @@ zp_status safetensors_open_bytes(struct safetensors *s, const void *data, size_t
                                  const char *name, zp_err *err);
 void safetensors_close(struct safetensors *s); /* accepts a zeroed or half-built object */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
+/* Value i of a tensor of F32, F16 or BF16. */
+float safetensors_value(const struct safetensors_tensor *t, uint64_t i);
 
 #endif

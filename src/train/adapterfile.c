@@ -10,7 +10,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/num.h"
 #include "model/hftensors.h"
 #include "model/json_build.h"
 #include "model/json_read.h"
@@ -158,18 +157,6 @@ static size_t row_here(const struct adapter *a, const struct netparam_tensor *t,
 
 /* ---- reading tensors ------------------------------------------------------------------------- */
 
-static float value_at(const struct safetensors_tensor *t, size_t i)
-{
-    float f;
-    uint16_t half;
-    if (t->dtype == ST_F32) {
-        memcpy(&f, t->data + 4 * i, 4);
-        return f;
-    }
-    memcpy(&half, t->data + 2 * i, 2);
-    return t->dtype == ST_F16 ? f16_to_f32(half) : bf16_to_f32(half);
-}
-
 static bool has_shape(const struct safetensors_tensor *t, size_t rows, size_t columns)
 {
     return t->n_dims == 2 && t->shape[0] == rows && t->shape[1] == columns;
@@ -186,7 +173,7 @@ static zp_status copy_rows(const struct adapterfile *f, const struct safetensors
                t->name, safetensors_dtype_name(t->dtype));
     for (size_t r = 0; r < t->shape[0]; r++)
         for (size_t c = 0; c < n; c++) {
-            float value = value_at(t, r * n + c);
+            float value = safetensors_value(t, r * n + c);
             ZP_FAIL_IF(!isfinite(value), err, ZP_BAD_FILE, "%s: %.100s holds %g at %zu, %zu",
                        f->folder, t->name, (double)value, r, c);
             out[(of ? row_here(a, of, r) : r) * n + c] = value;
