@@ -48,7 +48,7 @@
     FLAG("allow-unverified-mode", "allow a position mode the file carries no evidence for")
 #define PARALLEL(h) COUNT("parallel", "N", 1, 4096, NULL, h, .abbr = "-np")
 #define BATCH                                                                             \
-    COUNT("batch-size", "N", 1, 65536, "512", "micro-batch: tokens computed together",    \
+    COUNT("batch-size", "N", 1, 1048576, "512", "micro-batch: tokens computed together",    \
           .abbr = "-b")
 #define BATCH_AND_KV                                                                      \
     BATCH,                                                                                \

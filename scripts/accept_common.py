@@ -35,8 +35,8 @@ def commit():
     return run("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip()
 
 
-def record(area, line, holds, **values):
-    """Writes the evidence of one line and tells how it went."""
+def record(area, line, holds, complete=True, **values):
+    """Writes the evidence of one line and tells how it went; not complete: so far."""
     EVIDENCE.mkdir(parents=True, exist_ok=True)
     cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     names = [row.split(":")[1].strip() for row in cpuinfo.splitlines() if "model name" in row]
@@ -46,7 +46,7 @@ def record(area, line, holds, **values):
                 "load": os.getloadavg()[0], "machine": machine, **values}
     path = EVIDENCE / f"{area}-{line}.json"
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    verdict = "holds" if holds else "DOES NOT HOLD"
+    verdict = "holds" if holds else "DOES NOT HOLD" if complete else "not yet whole"
     print(f"{verdict:14} {line}: {path.relative_to(ROOT)}", flush=True)
     return holds
 

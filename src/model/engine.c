@@ -52,8 +52,8 @@ static zp_status resolve(const struct zp_model *m, zp_engine_options *o, zp_err 
         o->n_threads = os_cpu_count();
     ZP_FAIL_IF(o->n_threads > 256, err, ZP_BAD_INPUT, "%u threads; at most 256", o->n_threads);
     if (o->micro_batch == 0) o->micro_batch = 512;
-    ZP_FAIL_IF(o->micro_batch > 65536, err, ZP_BAD_INPUT, "micro-batch of %u tokens; at most 65536",
-               o->micro_batch);
+    ZP_FAIL_IF(o->micro_batch > 1u << 20, err, ZP_BAD_INPUT,
+               "micro-batch of %u tokens; at most %u", o->micro_batch, 1u << 20);
     uint64_t most = (uint64_t)o->n_ctx * o->n_seq;
     if (o->micro_batch > most) o->micro_batch = (uint32_t)most;
     if (o->kv_type == ZP_KV_DEFAULT) o->kv_type = o->exact ? ZP_KV_F32 : ZP_KV_BF16;
