@@ -40,6 +40,7 @@ struct arena_chunk {
 _Static_assert(sizeof(struct arena_chunk) % ARENA_ALIGN == 0, "arena data is aligned");
 
 static _Atomic uint64_t live[MEM_TAG_COUNT], peak[MEM_TAG_COUNT], allocations;
+static _Atomic uint64_t live_total, peak_total;
 static _Atomic uint64_t fail_countdown, fail_injected; /* countdown 0: off, 1: the next one fails */
 static atomic_bool fail_for_ever;
 
@@ -56,12 +57,18 @@ static bool injected(void)
     return false;
 }
 
+static void add_taken(_Atomic uint64_t *sum, _Atomic uint64_t *most, size_t size)
+{
+    uint64_t now = atomic_fetch_add(sum, size) + size;
+    uint64_t top = atomic_load_explicit(most, memory_order_relaxed);
+    while (top < now && !atomic_compare_exchange_weak(most, &top, now)) {
+    }
+}
+
 static void count_taken(enum mem_tag tag, size_t size)
 {
-    uint64_t now = atomic_fetch_add(&live[tag], size) + size;
-    uint64_t top = atomic_load_explicit(&peak[tag], memory_order_relaxed);
-    while (top < now && !atomic_compare_exchange_weak(&peak[tag], &top, now)) {
-    }
+    add_taken(&live[tag], &peak[tag], size);
+    add_taken(&live_total, &peak_total, size);
 }
 
 static void count_allocated(enum mem_tag tag, size_t size)
@@ -74,6 +81,7 @@ static void count_given(enum mem_tag tag, size_t size)
 {
     uint64_t before = atomic_fetch_sub(&live[tag], size);
     assert(before >= size); /* M2 */
+    atomic_fetch_sub(&live_total, size);
     ZP_UNUSED(before);
 }
 
@@ -204,7 +212,14 @@ void mem_stats_read(struct mem_stats *out)
         out->live[t] = atomic_load(&live[t]);
         out->peak[t] = atomic_load(&peak[t]);
     }
+    out->peak_total = atomic_load(&peak_total);
     out->allocations = atomic_load(&allocations);
+}
+
+void mem_stats_restart(void)
+{
+    for (unsigned t = 0; t < MEM_TAG_COUNT; t++) atomic_store(&peak[t], atomic_load(&live[t]));
+    atomic_store(&peak_total, atomic_load(&live_total));
 }
 
 const char *mem_tag_name(enum mem_tag tag)

@@ -12,7 +12,8 @@
 
 #define MEM_TAGS(X) X(META, "meta") X(WEIGHTS, "weights") X(KV, "kv") X(SCRATCH, "scratch") \
     X(POSITION, "position") X(TOKENIZER, "tokenizer") X(EVAP, "evap") X(TRAIN, "train") \
-    X(SERVE, "serve")
+    X(PARAMETER, "parameters") X(GRADIENT, "gradients") X(OPTIMISER, "optimiser")       \
+    X(ACTIVATION, "activations") X(PRODUCT, "products") X(SERVE, "serve")
 
 enum mem_tag {
 #define MEM_TAG_ENUM(name, text) MEM_##name,
@@ -23,7 +24,8 @@ enum mem_tag {
 
 struct mem_stats {
     uint64_t live[MEM_TAG_COUNT];  /* bytes asked for and not yet freed */
-    uint64_t peak[MEM_TAG_COUNT];
+    uint64_t peak[MEM_TAG_COUNT];  /* most of a tag since mem_stats_restart, or ever */
+    uint64_t peak_total;           /* most of all tags together at a time */
     uint64_t allocations;          /* calls that succeeded, ever */
 };
 
@@ -53,6 +55,8 @@ void mem_count_unmapped(enum mem_tag tag, size_t size);
 void mem_guard(void *p, size_t size);
 
 void mem_stats_read(struct mem_stats *out);
+/* Peaks are what is live now, and grow from there. */
+void mem_stats_restart(void);
 const char *mem_tag_name(enum mem_tag tag);
 
 /* Fault injection for tests: allocation number n from now (1 = the next) fails; once or for ever. n

@@ -70,6 +70,7 @@ zp_status os_find_entry(const char *folder, bool (*wanted)(const char *name), ch
  * os_file_create also removes what killed processes have left of this file.
  * os_file_abort (also after an error) removes the temporary. ENOSPC -> ZP_NO_SPACE with needed and
  * available. */
+#define OS_FILE_BYTES ((size_t)1 << 20) /* of memory, under MEM_META, while one is open */
 struct os_file {
     int fd;
     char *path, *temp;

@@ -24,8 +24,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHUNK_BYTES ((size_t)1 << 20)
-
 static _Atomic uint64_t write_budget = UINT64_MAX; /* test hook: bytes until the disk is full */
 static _Atomic uint64_t most_space = UINT64_MAX;   /* test hook: bytes the disk has available */
 static atomic_uint temp_number;
@@ -204,7 +202,7 @@ static zp_status make_temp(const char *path, char **out, int *fd, zp_err *err)
 /* Sets f->temp only when the file was made: what is there is ours to remove. */
 static zp_status open_temp(struct os_file *f, mode_t mode, zp_err *err)
 {
-    f->chunk = mem_alloc(MEM_META, CHUNK_BYTES);
+    f->chunk = mem_alloc(MEM_META, OS_FILE_BYTES);
     ZP_FAIL_IF(f->chunk == NULL, err, ZP_NO_MEMORY, "%s: not enough memory to write it", f->path);
     ZP_TRY(make_temp(f->path, &f->temp, &f->fd, err));
     if (mode != 0) (void)fchmod(f->fd, mode); /* a replaced file keeps its permissions */
@@ -293,8 +291,8 @@ static zp_status flush_chunk(struct os_file *f, zp_err *err)
 zp_status os_file_write(struct os_file *f, const void *data, size_t size, zp_err *err)
 {
     ZP_FAIL_IF(f->fd < 0 || f->temp == NULL, err, ZP_RUN, "writing to a file that is not open");
-    if (size >= CHUNK_BYTES - f->used) ZP_TRY(flush_chunk(f, err));
-    if (size >= CHUNK_BYTES) return write_bytes(f, data, size, err);
+    if (size >= OS_FILE_BYTES - f->used) ZP_TRY(flush_chunk(f, err));
+    if (size >= OS_FILE_BYTES) return write_bytes(f, data, size, err);
     if (size != 0) memcpy(f->chunk + f->used, data, size);
     f->used += size;
     return ZP_OK;

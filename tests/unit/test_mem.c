@@ -52,6 +52,26 @@ static void test_counters_follow_tag_and_size(void **state)
     assert_true(stats.allocations >= 4);
 }
 
+/* The total's peak is that of a moment, not a sum of peaks; both begin anew. */
+static void test_peaks_begin_anew(void **state)
+{
+    (void)state;
+    struct mem_stats before, stats;
+    void *a = mem_alloc(MEM_KV, 5000);
+    mem_free(a);
+    mem_stats_restart();
+    mem_stats_read(&before);
+    assert_int_equal(before.peak[MEM_KV], before.live[MEM_KV]);
+    a = mem_alloc(MEM_KV, 1000);
+    mem_free(a);
+    a = mem_alloc(MEM_META, 600);
+    mem_free(a);
+    mem_stats_read(&stats);
+    assert_int_equal(stats.peak[MEM_KV] - before.live[MEM_KV], 1000);
+    assert_int_equal(stats.peak[MEM_META] - before.live[MEM_META], 600);
+    assert_int_equal(stats.peak_total - before.peak_total, 1000);
+}
+
 static void test_resize_keeps_contents(void **state)
 {
     (void)state;
@@ -219,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks_are_aligned_and_separate),
         cmocka_unit_test(test_counters_follow_tag_and_size),
+        cmocka_unit_test(test_peaks_begin_anew),
         cmocka_unit_test(test_resize_keeps_contents),
         cmocka_unit_test(test_impossible_sizes_are_refused),
         cmocka_unit_test(test_zeroed_memory_is_zero),
