@@ -21,6 +21,7 @@
 #include "train/series_store.h"
 
 #define MOST_RUN_JSON ((size_t)64 << 20)
+enum { MOST_KEPT = 1024 };
 
 struct series {
     const struct series_store *store;
@@ -345,13 +346,21 @@ static bool keep_record(struct series *s, const struct series_record *r)
     return whole;
 }
 
+zp_status series_flush(struct series *s, zp_err *err)
+{
+    if (s->n == 0) return ZP_OK;
+    ZP_TRY(s->store->write(s->state, s->records, s->n, err)); // R2
+    drop_records(s);
+    return ZP_OK;
+}
+
 static zp_status add_record(struct series *s, const struct series_record *r, zp_err *err)
 {
     ZP_FAIL_IF(r->event.step > INT64_MAX, err, ZP_USAGE, "step %llu is too large for a record",
                (unsigned long long)r->event.step);
     ZP_FAIL_IF(!keep_record(s, r), err, ZP_NO_MEMORY, "not enough memory for the record of step "
                "%llu", (unsigned long long)r->event.step);
-    return ZP_OK;
+    return s->n < MOST_KEPT ? ZP_OK : series_flush(s, err);
 }
 
 zp_status series_add(struct series *s, uint64_t step, const char *name, double value, zp_err *err)
@@ -365,14 +374,6 @@ zp_status series_add_event(struct series *s, const struct series_event *event, z
     struct series_record r = { .event = *event };
     if (r.event.reason == NULL) r.event.reason = "";
     return add_record(s, &r, err);
-}
-
-zp_status series_flush(struct series *s, zp_err *err)
-{
-    if (s->n == 0) return ZP_OK;
-    ZP_TRY(s->store->write(s->state, s->records, s->n, err)); // R2
-    drop_records(s);
-    return ZP_OK;
 }
 
 zp_status series_cut(struct series *s, uint64_t step, zp_err *err)

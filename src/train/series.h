@@ -55,8 +55,8 @@ zp_status series_exists(const char *folder, bool *out, zp_err *err);
 /* What was not flushed is lost. NULL is fine. */
 void series_close(struct series *s);
 
-/* Kept in memory until the flush. A number that is not finite is read as NaN; a second one of the
- * same name and step takes the first one's place. */
+/* Kept in memory until the flush, or until there are a thousand. A number that is not finite is
+ * read as NaN; a second one of the same name and step takes the first one's place. */
 zp_status series_add(struct series *s, uint64_t step, const char *name, double value, zp_err *err);
 zp_status series_add_event(struct series *s, const struct series_event *event, zp_err *err);
 /* All at once or, after a failure, none; then they are still kept. */

@@ -219,6 +219,29 @@ static void test_a_run_is_read_while_it_is_written(void **state)
     os_list_free(files, n);
 }
 
+/* A run that records much between its flushes does not gather it all. */
+static void test_many_records_go_to_disk_by_themselves(void **state)
+{
+    enum { MANY = 5000, KEPT = 1024 };
+    struct series *s;
+    struct series_points p;
+    const struct series_info info = info_of(state);
+    const char *path = run_folder(state, "many");
+    uint64_t most = 0;
+    OK(series_create(&s, path, &info, &err));
+    uint64_t live = live_bytes();
+    for (uint64_t step = 1; step <= MANY; step++) {
+        OK(series_add(s, step, "x", (double)step, &err));
+        if (live_bytes() - live > most) most = live_bytes() - live;
+    }
+    assert_true(most < 256 << 10);
+    OK(series_read(path, "x", &p, &err));
+    assert_int_equal(p.n, MANY / KEPT * KEPT);
+    for (size_t i = 0; i < p.n; i++) assert_int_equal(p.steps[i], i + 1);
+    series_points_free(&p);
+    series_close(s);
+}
+
 static void test_folders_without_a_run_and_with_one_say_so(void **state)
 {
     struct series *s;
@@ -385,6 +408,7 @@ int main(void)
         BOTH(test_run_json_says_what_was_asked_for),
         BOTH(test_resumed_run_loses_later_steps),
         BOTH(test_a_run_is_read_while_it_is_written),
+        BOTH(test_many_records_go_to_disk_by_themselves),
         BOTH(test_folders_without_a_run_and_with_one_say_so),
         BOTH(test_half_made_run_is_made_anew),
         cmocka_unit_test(test_damaged_lines_say_where),
