@@ -56,23 +56,27 @@ typedef void (*zp_train_report_fn)(void *arg, const zp_train_report *report);
 /* Trains a model on a corpus (zp_corpus_make) and writes it to `out` (GGUF; may be the model's own
  * path). All parameters learn, but slopes of ALiBi; with lora_rank or adapter_in nothing but
  * adapters (LoRA): chosen matrices become W0 + lora_alpha / lora_rank * B A, and `out` holds them
- * so, merged. W0 is what the file has, de-quantised to f32: of a quantised model adapters save the
- * gradients and the optimiser's state, not the memory of its weights. With the same options,
- * corpus, machine kind and library the result has the same bits for any number of threads and
- * processes, and when a run was stopped and gone on with.
+ * so, merged. W0 stays as the file has it, quantised or not, and is widened to f32 a matrix at a
+ * time (QLoRA); so do matrices that do not learn otherwise, and the original's. With the same
+ * options, corpus, machine kind and library the result has the same bits for any number of threads
+ * and processes, and when a run was stopped and gone on with.
  * A corpus without held-out documents trains, too: nothing is measured, and nll, ppl, kl and
  * same_top are null.
  * Errors: a corpus of another tokenizer, an original of another vocabulary, numbers in the model
  * that are not finite, a run begun with another model, original, corpus or other options, a damaged
  * folder of adapters or one without any that fits: ZP_BAD_INPUT or ZP_BAD_FILE; adapters of a kind
  * that is not read: ZP_UNSUPPORTED; a rank beyond a matrix, an unknown target: ZP_USAGE; more
- * memory than there is: ZP_NO_MEMORY, with the bytes; a folder that another process runs in, loss
- * or gradients that stay not finite after roll-backs, a loss that diverges, norms of queries or
- * keys that grew fourfold: ZP_RUN, the last checkpoint stays.
+ * memory than there is or `memory` grants: ZP_NO_MEMORY, with the bytes, before it is taken; a
+ * folder that another process runs in, loss or gradients that stay not finite after roll-backs, a
+ * loss that diverges, norms of queries or keys that grew fourfold: ZP_RUN, the last checkpoint
+ * stays.
  * JSON {model, corpus, file, steps, tokens, n_ctx, batch_rows, learning_rate, loss, held_before,
  * held (each {nll, ppl, windows, tokens; with an original kl and same_top}), seconds,
- * tokens_per_second, precision, matrices, skipped_steps, roll_backs, run; with adapters lora {rank,
- * alpha, targets, matrices, parameters, folder}}. */
+ * tokens_per_second, precision, matrices, skipped_steps, roll_backs, run, memory {predicted,
+ * counted}; with adapters lora {rank, alpha, targets, matrices, parameters, folder}}. Of memory:
+ * bytes by what they are for {weights (matrices in their mapped files), parameters, gradients,
+ * optimiser, activations, products, train, ...} and total; counted are the most of the run, total
+ * that of a moment. With memory_plan available in place of counted. */
 typedef struct zp_train_options {
     uint64_t tokens;        /* budget, rounded up to whole batches; required */
     uint32_t n_ctx;         /* tokens of a row; default: the model's context, at most 512 */
@@ -105,6 +109,9 @@ typedef struct zp_train_options {
     uint32_t n_threads;
     bool bf16;              /* products in bfloat16 where the processor can; else float32 */
     bool recompute;         /* less memory, a third more work */
+    uint64_t memory; /* most bytes that the run may hold, of this process; 0: what the machine
+                             * has left */
+    bool memory_plan;       /* nothing is run or written; JSON {model, memory} */
     const char *type;       /* of matrices in the file: F32 (default), F16, BF16, Q8_0, ... */
     const char *run;        /* folder of run.json, metrics, checkpoints; NULL: none */
     bool resume;            /* go on with the run in that folder; without a checkpoint yet:

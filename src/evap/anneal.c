@@ -76,8 +76,8 @@ zp_status anneal_write(const struct trainjob *j, const char *out, zp_err *err)
     const struct trainer *t = &j->trainer;
     char *part;
     ZP_TRY(os_reserve_beside(out, &part, err));
-    zp_status status = netparam_write(&t->param, t->w,
-                                      quant_traits_by_name(j->options.type)->type, NULL, part, err);
+    zp_status status =
+        trainer_write(t, quant_traits_by_name(j->options.type)->type, NULL, part, err);
     if (status == ZP_OK) status = close_file(j, part, out, err);
     (void)remove(part);
     mem_free(part);
@@ -162,6 +162,7 @@ static zp_status report(const struct trainjob *j, const char *out, char **json, 
 
 static zp_status run(struct trainjob *j, const char *out, char **json, zp_err *err)
 {
+    if (j->options.memory_plan) return json ? trainjob_plan(j, json, err) : ZP_OK;
     ZP_TRY(gguf_check_output(out, err));
     ZP_TRY(trainjob_run(j, err));
     if (!trainjob_leads(j)) return ZP_OK;

@@ -1,5 +1,5 @@
 /* adapter.c: low-rank adapters of a model's matrices: their values, W out of them, their gradients.
- * Owns: A and B, a copy of W0. Does not know: steps, files.
+ * Owns: A and B. Does not know: steps, files.
  * Threads: one caller; products are shared over its pool. */
 #include "train/adapter.h"
 
@@ -79,34 +79,32 @@ static zp_status check_options(const struct adapter_options *o, zp_err *err)
     return ZP_OK;
 }
 
-/* One more matrix; *n_base: floats of W0 so far, *n_scaled: of the largest B. */
 static zp_status add_matrix(struct adapter *a, const struct netparam_tensor *t,
-                            enum adapter_target target, size_t *n_base, size_t *n_scaled,
-                            zp_err *err)
+                            enum adapter_target target, zp_err *err)
 {
     size_t rank = a->options.rank, most = t->n_in < t->n_out ? t->n_in : t->n_out;
     ZP_FAIL_IF(rank > most, err, ZP_USAGE,
                "adapters of rank %zu: %s (%zu x %zu) has rank %zu at most", rank, t->name,
                t->n_out, t->n_in, most);
     struct adapter_matrix *m = &a->matrices[a->n_matrices++];
-    *m = (struct adapter_matrix){ .of = t, .target = target, .a = a->n, .base = *n_base };
+    *m = (struct adapter_matrix){ .of = t, .target = target, .a = a->n };
     m->b = m->a + padded(rank * t->n_in);
     a->n = m->b + padded(t->n_out * rank);
-    *n_base += t->n;
-    if (*n_scaled < t->n_out * rank) *n_scaled = t->n_out * rank;
+    if (a->n_scaled < t->n_out * rank) a->n_scaled = t->n_out * rank;
     return ZP_OK;
 }
 
-static zp_status lay_out(struct adapter *a, size_t *n_base, size_t *n_scaled, zp_err *err)
+static zp_status lay_out(struct adapter *a, zp_err *err)
 {
     uint32_t n_layer = a->param->model->h.n_layer;
     char list[ADAPTER_LIST];
+    ZP_TRY(check_options(&a->options, err));
     ZP_ALLOC(a->matrices, MEM_TRAIN, (size_t)n_layer * ADAPTER_TARGETS, err, "adapters");
     for (uint32_t l = 0; l < n_layer; l++)
         for (unsigned t = 0; t < ADAPTER_TARGETS; t++) {
             const struct netparam_tensor *of = netparam_find(a->param, targets[t].tensor, l);
             if (of && of->matrix && a->options.targets >> t & 1)
-                ZP_TRY(add_matrix(a, of, (enum adapter_target)t, n_base, n_scaled, err));
+                ZP_TRY(add_matrix(a, of, (enum adapter_target)t, err));
         }
     adapter_write_targets(a->options.targets, list);
     ZP_FAIL_IF(a->n_matrices == 0, err, ZP_USAGE,
@@ -125,47 +123,45 @@ static void draw(const struct adapter *a, const struct adapter_matrix *m)
         x[i] = (float)((2 * rng_unit(&r) - 1) * bound);
 }
 
-static zp_status fill(struct adapter *a, const float *w, struct pool *pool, zp_err *err)
-{
-    size_t n_base = 0, n_scaled = 0;
-    ZP_TRY(check_options(&a->options, err));
-    ZP_TRY(lay_out(a, &n_base, &n_scaled, err));
-    ZP_ALLOC(a->x, MEM_TRAIN, a->n, err, "adapters");
-    ZP_ALLOC(a->base, MEM_TRAIN, n_base, err, "the matrices below adapters");
-    ZP_ALLOC(a->scaled, MEM_TRAIN, n_scaled, err, "adapters");
-    memset(a->x, 0, a->n * sizeof *a->x);
-    for (size_t i = 0; i < a->n_matrices; i++) {
-        const struct adapter_matrix *m = &a->matrices[i];
-        memcpy(a->base + m->base, w + m->of->at, m->of->n * sizeof *w);
-        draw(a, m);
-    }
-    return gemm_open(&a->gemm, pool, GEMM_F32, err); // L3
-}
-
-zp_status adapter_open(struct adapter *a, const struct netparam *p, const float *w,
-                       struct pool *pool, const struct adapter_options *o, zp_err *err)
+zp_status adapter_open(struct adapter *a, const struct netparam *p,
+                       const struct adapter_options *o, zp_err *err)
 {
     *a = (struct adapter){ .options = *o, .param = p };
-    zp_status status = fill(a, w, pool, err);
+    zp_status status = lay_out(a, err);
     if (status != ZP_OK) adapter_close(a);
     return status;
 }
 
+zp_status adapter_begin(struct adapter *a, struct gemm *g, zp_err *err)
+{
+    a->gemm = g;
+    ZP_ALLOC(a->x, MEM_PARAMETER, a->n, err, "adapters");
+    ZP_ALLOC(a->scaled, MEM_PRODUCT, a->n_scaled, err, "adapters");
+    memset(a->x, 0, a->n * sizeof *a->x);
+    for (size_t i = 0; i < a->n_matrices; i++) draw(a, &a->matrices[i]);
+    return ZP_OK;
+}
+
 void adapter_close(struct adapter *a)
 {
-    gemm_close(a->gemm);
     mem_free(a->matrices);
     mem_free(a->x);
-    mem_free(a->base);
     mem_free(a->scaled);
     *a = (struct adapter){ 0 };
 }
 
-bool adapter_has(const struct adapter *a, const struct netparam_tensor *t)
+/* NULL: it has none. */
+static const struct adapter_matrix *matrix_of(const struct adapter *a,
+                                              const struct netparam_tensor *t)
 {
     for (size_t i = 0; i < a->n_matrices; i++)
-        if (a->matrices[i].of == t) return true;
-    return false;
+        if (a->matrices[i].of == t) return &a->matrices[i];
+    return NULL;
+}
+
+bool adapter_has(const struct adapter *a, const struct netparam_tensor *t)
+{
+    return matrix_of(a, t) != NULL;
 }
 
 void adapter_segments(const struct adapter *a, struct opt_segment *segments)
@@ -186,39 +182,29 @@ static void scale(const struct adapter *a, size_t n, const float *x, float *out)
     for (size_t i = 0; i < n; i++) out[i] = factor * x[i];
 }
 
-void adapter_merge(struct adapter *a, float *w)
+void adapter_add(const struct adapter *a, const struct netparam_tensor *t, float *w)
 {
+    const struct adapter_matrix *m = matrix_of(a, t);
     size_t rank = a->options.rank;
-    for (size_t i = 0; i < a->n_matrices; i++) {
-        const struct adapter_matrix *m = &a->matrices[i];
-        const struct netparam_tensor *t = m->of;
-        memcpy(w + t->at, a->base + m->base, t->n * sizeof *w);
-        scale(a, t->n_out * rank, a->x + m->b, a->scaled);
-        gemm_nn(a->gemm, t->n_out, t->n_in, rank, a->scaled, rank, a->x + m->a, t->n_in,
-                w + t->at, t->n_in, true);
-    }
-}
-
-void adapter_clear(const struct adapter *a, float *dw)
-{
-    for (size_t i = 0; i < a->n_matrices; i++)
-        memset(dw + a->matrices[i].of->at, 0, a->matrices[i].of->n * sizeof *dw);
+    if (!m) return;
+    scale(a, t->n_out * rank, a->x + m->b, a->scaled);
+    gemm_run_f32(a->gemm, &(struct gemm_product){ GEMM_NN, true, t->n_out, t->n_in, rank,
+                                                  a->scaled, rank, a->x + m->a, t->n_in,
+                                                  w, t->n_in }); // L3
 }
 
 /* With W = W0 + s B A: dA = s B^T dW, dB = s dW A^T. */
-void adapter_gradients(struct adapter *a, const float *dw, float *dx)
+void adapter_gradients(const struct adapter *a, const struct netparam_tensor *t, const float *dw,
+                       float *dx)
 {
+    const struct adapter_matrix *m = matrix_of(a, t);
     size_t rank = a->options.rank;
-    memset(dx, 0, a->n * sizeof *dx);
-    for (size_t i = 0; i < a->n_matrices; i++) {
-        const struct adapter_matrix *m = &a->matrices[i];
-        const struct netparam_tensor *t = m->of;
-        float *db = dx + m->b;
-        scale(a, t->n_out * rank, a->x + m->b, a->scaled);
-        gemm_tn(a->gemm, rank, t->n_in, t->n_out, a->scaled, rank, dw + t->at, t->n_in, dx + m->a,
-                t->n_in, false);
-        gemm_nt(a->gemm, t->n_out, rank, t->n_in, dw + t->at, t->n_in, a->x + m->a, t->n_in, db,
-                rank, false);
-        scale(a, t->n_out * rank, db, db);
-    }
+    float *db = dx + m->b;
+    scale(a, t->n_out * rank, a->x + m->b, a->scaled);
+    gemm_run_f32(a->gemm, &(struct gemm_product){ GEMM_TN, false, rank, t->n_in, t->n_out,
+                                                  a->scaled, rank, dw, t->n_in,
+                                                  dx + m->a, t->n_in });
+    gemm_run_f32(a->gemm, &(struct gemm_product){ GEMM_NT, false, t->n_out, rank, t->n_in,
+                                                  dw, t->n_in, a->x + m->a, t->n_in, db, rank });
+    scale(a, t->n_out * rank, db, db);
 }

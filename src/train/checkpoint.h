@@ -52,6 +52,9 @@ struct checkpoint_part {
 /* Atomically (I4); a full disk leaves what was there. */
 zp_status checkpoint_write(const char *path, uint64_t step, const struct checkpoint_key *key,
                            const struct checkpoint_part *parts, size_t n, zp_err *err);
+/* Memory under MEM_META that checkpoint_save holds meanwhile: of the checkpoint's file and of
+ * `latest`; names and tables are some KiB more. */
+#define CHECKPOINT_SAVE_BYTES (2 * OS_FILE_BYTES)
 /* Into the folder, which is made where it is not there: step-N.zpck, then the name in `latest`.
  * Afterwards only the last `keep` (0: all) up to this step remain; later steps, of a run that was
  * rolled back, are removed, and so is what killed writers left. A failure leaves the folder as it

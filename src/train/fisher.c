@@ -35,7 +35,7 @@ static zp_status check_room(const struct fisher *f, const struct net_options *o,
     uint64_t need, have = os_memory_available();
     struct bytes_text text[2];
     ZP_TRY(net_plan(&f->param, f->options.n_threads, o, &need, err));
-    need += f->param.n * sizeof(float);
+    need += f->param.n * sizeof(float) + f->param.file_bytes;
     ZP_FAIL_IF(have && need > have, err, ZP_NO_MEMORY,
                "not enough memory: %s needed for gradients of gates at %u tokens, %s available; "
                "a smaller -c needs less", bytes_in_words(need, &text[0]), o->n_ctx,
@@ -57,7 +57,7 @@ static zp_status take(struct fisher *f, const struct zp_model *m, zp_err *err)
     const struct position *p = &m->position;
     size_t rows = (size_t)f->options.n_ctx * m->h.d_model;
     f->n_gates = (size_t)p->n_layer * p->n_kv * p->n_pair;
-    ZP_ALLOC(f->w, MEM_TRAIN, f->param.n, err, "the parameters");
+    ZP_ALLOC(f->w, MEM_PARAMETER, f->param.n, err, "the parameters");
     ZP_ALLOC(f->hidden, MEM_TRAIN, rows, err, "hidden rows");
     ZP_ALLOC(f->dhidden, MEM_TRAIN, rows, err, "hidden rows");
     ZP_ALLOC(f->mix, MEM_TRAIN, f->n_gates + 1, err, "gates");
@@ -84,11 +84,13 @@ static zp_status fill(struct fisher *f, const struct zp_model *m, zp_err *err)
                "no position from %u on has a next one among %u", o->begin, o->n_ctx);
     if (o->n_threads == 0) o->n_threads = os_core_count();
     ZP_TRY(netparam_open(&f->param, m, err));
+    netparam_leave(&f->param, NULL, NULL);
     ZP_TRY(check_room(f, &n, err));
     ZP_TRY(pool_open(&f->pool, o->n_threads, err));
     ZP_TRY(gemm_open(&f->gemm, f->pool, GEMM_F32, err));
     ZP_TRY(net_open(&f->net, &f->param, f->gemm, &n, err));
-    ZP_TRY(loss_open(&f->loss, f->gemm, m->h.n_vocab, false, err));
+    struct loss_shape shape = { .n_vocab = m->h.n_vocab, .d = m->h.d_model, .in_pieces = true };
+    ZP_TRY(loss_open(&f->loss, f->gemm, &shape, err));
     ZP_TRY(take(f, m, err));
     begin(f);
     return netparam_read(&f->param, f->w, err);
@@ -136,7 +138,8 @@ static void run_pass(struct fisher *f, const struct loss_draw *draw)
     const struct net_gates gates = { .mix = f->mix };
     struct loss_sums sums;
     struct loss_batch b = { .n_rows = f->options.n_ctx, .d = out->n_in, .hidden = f->hidden,
-                            .w_out = f->w + out->at, .target = f->batch.targets, .draw = draw,
+                            .w_out = { .rows = net_output_rows, .arg = f->net },
+                            .target = f->batch.targets, .draw = draw,
                             .ce_weight = 1, .grad_scale = 1, .dhidden = f->dhidden };
     net_forward(f->net, f->w, &gates, &f->batch, f->hidden);
     loss_run(f->loss, &b, &sums);

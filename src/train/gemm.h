@@ -33,6 +33,11 @@ void gemm_close(struct gemm *g); /* NULL is fine */
 enum gemm_precision gemm_precision_used(const struct gemm *g);
 const char *gemm_backend(const struct gemm *g); /* "onednn" or "own" */
 struct pool *gemm_pool(const struct gemm *g);
+/* In bf16: room for products whose operands have `count` numbers together, so that none takes
+ * memory when it comes (but for what oneDNN asks for). */
+zp_status gemm_reserve(struct gemm *g, size_t count, zp_err *err);
+/* What g holds with room for so many, under MEM_PRODUCT. */
+uint64_t gemm_bytes(const struct gemm *g, size_t count);
 
 /* y (n, m) = product, or += with `add`. Operands may not overlap y. ld: distance of rows.
  *   NT  x (n, k)  w (m, k)   y = x w^T
@@ -52,6 +57,8 @@ struct gemm_product {
 
 /* Shared by all workers of the pool; called outside pool functions. */
 void gemm_run(struct gemm *g, const struct gemm_product *p);
+/* The same in f32 whatever g's precision. */
+void gemm_run_f32(struct gemm *g, const struct gemm_product *p);
 /* One thread's own product, in f32; called inside a pool function with that worker's number. */
 void gemm_block(struct gemm *g, uint32_t thread, const struct gemm_product *p);
 

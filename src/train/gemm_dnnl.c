@@ -91,7 +91,7 @@ static bool find_functions(struct gemm_dnnl *d)
 
 struct gemm_dnnl *gemm_dnnl_open(uint32_t n_threads)
 {
-    struct gemm_dnnl *d = mem_zalloc(MEM_TRAIN, sizeof *d + n_threads * sizeof d->slots[0]);
+    struct gemm_dnnl *d = mem_zalloc(MEM_PRODUCT, sizeof *d + n_threads * sizeof d->slots[0]);
     if (!d) return NULL;
     bool ok = find_functions(d) && d->engine_create(&d->engine, dnnl_cpu, 0) == dnnl_success;
     for (; ok && d->n_threads < n_threads; d->n_threads++)
@@ -100,6 +100,11 @@ struct gemm_dnnl *gemm_dnnl_open(uint32_t n_threads)
     if (ok) return d;
     gemm_dnnl_close(d);
     return NULL;
+}
+
+uint64_t gemm_dnnl_bytes(const struct gemm_dnnl *d)
+{
+    return d ? sizeof *d + d->n_threads * sizeof d->slots[0] : 0;
 }
 
 static void forget_shape(struct gemm_dnnl *d, struct matmul *m)
@@ -208,7 +213,7 @@ static struct matmul *matmul_of(struct gemm_dnnl *d, struct slot *s, const struc
 static bool grow_scratch(struct slot *s, size_t bytes)
 {
     if (bytes <= s->scratch_bytes) return true;
-    void *more = mem_resize(MEM_TRAIN, s->scratch, bytes);
+    void *more = mem_resize(MEM_PRODUCT, s->scratch, bytes);
     if (!more) return false;
     s->scratch = more;
     s->scratch_bytes = bytes;
@@ -252,6 +257,12 @@ struct gemm_dnnl *gemm_dnnl_open(uint32_t n_threads)
 void gemm_dnnl_close(struct gemm_dnnl *d)
 {
     ZP_UNUSED(d);
+}
+
+uint64_t gemm_dnnl_bytes(const struct gemm_dnnl *d)
+{
+    ZP_UNUSED(d);
+    return 0;
 }
 
 bool gemm_dnnl_f32(struct gemm_dnnl *d, const struct gemm_product *p)

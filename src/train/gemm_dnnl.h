@@ -9,6 +9,8 @@ struct gemm_dnnl;
 /* NULL: not there, or no memory; the caller has its own kernels. */
 struct gemm_dnnl *gemm_dnnl_open(uint32_t n_threads);
 void gemm_dnnl_close(struct gemm_dnnl *d); /* NULL is fine */
+/* Its memory, but for what the library asks for at products in bf16. NULL: 0. */
+uint64_t gemm_dnnl_bytes(const struct gemm_dnnl *d);
 
 /* false: not done, y is as before. */
 bool gemm_dnnl_f32(struct gemm_dnnl *d, const struct gemm_product *p);

@@ -1,9 +1,11 @@
-/* loss.c: output layer and loss in one, in chunks of rows.
- * Owns: logits of one chunk, of the student and of the teacher, and what each row came to.
+/* loss.c: output layer and loss in one, in chunks of rows, by panels of the output matrix.
+ * Owns: logits of one chunk, of the student and of the teacher, what each row came to, and a panel
+ * of an output matrix that is not there as a whole.
  * With p = softmax(logits), t the teacher's: dlogits = ce (p - onehot) + kl (p - t), written over
  * the logits.
  * L1 sums over rows are taken in ascending order, after each chunk, by one thread.
- * L2 the size of chunks depends on n_vocab only: dw_out is a sum over chunks.
+ * L2 the size of chunks depends on n_vocab only: dw_out is a sum over chunks; that of panels on the
+ *    matrix's width only: dhidden is a sum over panels.
  * L3 a drawn label depends on its row's logits and number alone. */
 #include "train/loss.h"
 
@@ -14,6 +16,7 @@
 #include "base/rng.h"
 
 enum { CHUNK_FLOATS = 16 << 20, CHUNK_UNIT = 16, CHUNK_MOST = 512, DRAW_STEP = 64 };
+enum { PANEL_FLOATS = 4 << 20 };
 
 /* What one row came to. */
 struct row_sums {
@@ -27,6 +30,7 @@ struct loss {
     size_t n_vocab, chunk;
     float *logits, *teacher; /* (chunk, n_vocab) */
     struct row_sums *rows;   /* (chunk) */
+    float *room;             /* (panel, d) */
 };
 
 static size_t chunk_rows(size_t n_vocab)
@@ -36,27 +40,61 @@ static size_t chunk_rows(size_t n_vocab)
     return rows < CHUNK_MOST ? rows : CHUNK_MOST;
 }
 
-static zp_status fill(struct loss *l, bool with_teacher, zp_err *err)
+/* Rows of an output matrix at a time. */
+static size_t panel_rows(size_t n_vocab, size_t d)
 {
-    size_t n = l->chunk * l->n_vocab;
-    ZP_ALLOC(l->logits, MEM_TRAIN, n, err, "logits");
-    if (with_teacher) ZP_ALLOC(l->teacher, MEM_TRAIN, n, err, "the teacher's logits");
-    ZP_ALLOC(l->rows, MEM_TRAIN, l->chunk, err, "losses of rows");
-    return ZP_OK;
+    size_t rows = PANEL_FLOATS / d / CHUNK_UNIT * CHUNK_UNIT; // L2
+    if (rows < CHUNK_UNIT) rows = CHUNK_UNIT;
+    return rows < n_vocab ? rows : n_vocab;
 }
 
-zp_status loss_open(struct loss **out, struct gemm *g, size_t n_vocab, bool with_teacher,
-                    zp_err *err)
+static size_t largest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t room_floats(const struct loss_shape *s)
+{
+    size_t mine = panel_rows(s->n_vocab, s->d) * s->d;
+    size_t other = s->teacher_d ? panel_rows(s->n_vocab, s->teacher_d) * s->teacher_d : 0;
+    return s->in_pieces ? largest(mine, other) : 0;
+}
+
+uint64_t loss_bytes(const struct loss_shape *s)
+{
+    uint64_t chunk = chunk_rows(s->n_vocab), logits = chunk * s->n_vocab * sizeof(float);
+    return sizeof(struct loss) + (s->teacher_d ? 2 : 1) * logits +
+           chunk * sizeof(struct row_sums) + room_floats(s) * sizeof(float);
+}
+
+size_t loss_operands(const struct loss_shape *s)
+{
+    size_t chunk = chunk_rows(s->n_vocab), panel = panel_rows(s->n_vocab, s->d), other = 0;
+    if (s->teacher_d) other = (chunk + panel_rows(s->n_vocab, s->teacher_d)) * s->teacher_d;
+    return largest(other, chunk * s->d + panel * largest(chunk, s->d));
+}
+
+static zp_status fill(struct loss *l, const struct loss_shape *s, zp_err *err)
+{
+    size_t n = l->chunk * l->n_vocab;
+    ZP_ALLOC(l->logits, MEM_PRODUCT, n, err, "logits");
+    if (s->teacher_d) ZP_ALLOC(l->teacher, MEM_PRODUCT, n, err, "the teacher's logits");
+    ZP_ALLOC(l->rows, MEM_PRODUCT, l->chunk, err, "losses of rows");
+    ZP_ALLOC(l->room, MEM_PRODUCT, room_floats(s), err, "an output matrix");
+    return gemm_reserve(l->g, loss_operands(s), err);
+}
+
+zp_status loss_open(struct loss **out, struct gemm *g, const struct loss_shape *shape, zp_err *err)
 {
     *out = NULL;
-    ZP_FAIL_IF(n_vocab == 0, err, ZP_USAGE, "no tokens to choose from");
-    struct loss *l = mem_zalloc(MEM_TRAIN, sizeof *l);
+    ZP_FAIL_IF(shape->n_vocab == 0 || shape->d == 0, err, ZP_USAGE, "no tokens to choose from");
+    struct loss *l = mem_zalloc(MEM_PRODUCT, sizeof *l);
     ZP_FAIL_IF(!l, err, ZP_NO_MEMORY, "not enough memory for a loss");
     l->g = g;
-    l->n_vocab = n_vocab;
-    l->chunk = chunk_rows(n_vocab);
+    l->n_vocab = shape->n_vocab;
+    l->chunk = chunk_rows(shape->n_vocab);
     kern_table_init(&l->kern, KERN_LEVEL_COUNT - 1);
-    zp_status status = fill(l, with_teacher, err);
+    zp_status status = fill(l, shape, err);
     if (status == ZP_OK) *out = l;
     else loss_close(l);
     return status;
@@ -68,6 +106,7 @@ void loss_close(struct loss *l)
     mem_free(l->logits);
     mem_free(l->teacher);
     mem_free(l->rows);
+    mem_free(l->room);
     mem_free(l);
 }
 
@@ -184,23 +223,50 @@ static void add_rows(const struct job *j, struct loss_sums *out)
     }
 }
 
-static void run_chunk(struct job *j, struct loss_sums *out)
+static const float *rows_of(const struct loss *l, const struct loss_matrix *w, size_t d, size_t at,
+                            size_t m)
+{
+    return w->w ? w->w + at * d : w->rows(w->arg, at, m, l->room);
+}
+
+/* logits (j->n, n_vocab) = hidden w^T, a panel at a time. */
+static void multiply(const struct job *j, const struct loss_matrix *w, size_t d,
+                     const float *hidden, float *logits)
+{
+    struct loss *l = j->l;
+    size_t n_vocab = l->n_vocab, panel = panel_rows(n_vocab, d);
+    for (size_t at = 0, m; at < n_vocab; at += m) {
+        m = n_vocab - at < panel ? n_vocab - at : panel;
+        gemm_nt(l->g, j->n, m, d, hidden + j->first * d, d, rows_of(l, w, d, at, m), d,
+                logits + at, n_vocab, false);
+    }
+}
+
+/* From the gradients of logits to those of hidden rows and the output matrix. */
+static void multiply_back(const struct job *j)
 {
     const struct loss_batch *b = j->b;
     struct loss *l = j->l;
-    size_t n = l->n_vocab;
-    const float *hidden = b->hidden + j->first * b->d;
-    gemm_nt(l->g, j->n, n, b->d, hidden, b->d, b->w_out, b->d, l->logits, n, false);
+    size_t n_vocab = l->n_vocab, d = b->d, panel = panel_rows(n_vocab, d), from = j->first * d;
+    for (size_t at = 0, m; at < n_vocab; at += m) {
+        m = n_vocab - at < panel ? n_vocab - at : panel;
+        gemm_nn(l->g, j->n, d, m, l->logits + at, n_vocab, rows_of(l, &b->w_out, d, at, m), d,
+                b->dhidden + from, d, at > 0);
+        if (b->dw_out)
+            gemm_tn(l->g, m, d, j->n, l->logits + at, n_vocab, b->hidden + from, d,
+                    b->dw_out + at * d, d, true);
+    }
+}
+
+static void run_chunk(struct job *j, struct loss_sums *out)
+{
+    const struct loss_batch *b = j->b;
+    multiply(j, &b->w_out, b->d, b->hidden, j->l->logits);
     if (b->teacher_hidden)
-        gemm_nt(l->g, j->n, n, b->teacher_d, b->teacher_hidden + j->first * b->teacher_d,
-                b->teacher_d, b->teacher_w_out, b->teacher_d, l->teacher, n, false);
-    pool_run(gemm_pool(l->g), run_rows, j);
+        multiply(j, &b->teacher_w_out, b->teacher_d, b->teacher_hidden, j->l->teacher);
+    pool_run(gemm_pool(j->l->g), run_rows, j);
     add_rows(j, out);
-    if (!b->dhidden) return;
-    gemm_nn(l->g, j->n, b->d, n, l->logits, n, b->w_out, b->d, b->dhidden + j->first * b->d, b->d,
-            false);
-    if (b->dw_out)
-        gemm_tn(l->g, n, b->d, j->n, l->logits, n, hidden, b->d, b->dw_out, b->d, true);
+    if (b->dhidden) multiply_back(j);
 }
 
 void loss_run(struct loss *l, const struct loss_batch *b, struct loss_sums *out)

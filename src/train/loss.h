@@ -10,10 +10,20 @@
 #include "train/gemm.h"
 
 struct loss;
-/* Scratch for rows of up to n_vocab logits, twice with a teacher: at most 64 MiB each, more only
- * where 16 rows take more. g stays the caller's. Fails with ZP_NO_MEMORY. */
-zp_status loss_open(struct loss **out, struct gemm *g, size_t n_vocab, bool with_teacher,
+struct loss_shape {
+    size_t n_vocab, d;
+    size_t teacher_d; /* 0: no teacher */
+    bool in_pieces;   /* an output matrix comes in pieces */
+};
+/* Scratch for rows of n_vocab logits, twice with a teacher: at most 64 MiB each, more only where 16
+ * rows take more; and 16 MiB for pieces of an output matrix, likewise. g stays the caller's. Fails
+ * with ZP_NO_MEMORY. */
+zp_status loss_open(struct loss **out, struct gemm *g, const struct loss_shape *shape,
                     zp_err *err);
+/* Bytes that loss_open takes under MEM_PRODUCT, without what it reserves of g (gemm.h): products
+ * whose operands have so many numbers together. */
+uint64_t loss_bytes(const struct loss_shape *shape);
+size_t loss_operands(const struct loss_shape *shape);
 void loss_close(struct loss *l); /* NULL is fine */
 
 /* Labels drawn from softmax(logits): that of row r is the first token at which the running sum of
@@ -23,17 +33,25 @@ struct loss_draw {
     int32_t *label; /* (n_rows) set, -1 where the row counts nothing; or NULL */
 };
 
+/* An output matrix (n_vocab, d). */
+struct loss_matrix {
+    const float *w; /* NULL: it comes in pieces */
+    /* Rows [first, first + n), written to room (n, d) or elsewhere. */
+    const float *(*rows)(void *arg, size_t first, size_t n, float *room);
+    void *arg;
+};
+
 /* logits = hidden w_out^T; the teacher's likewise, with its own width. */
 struct loss_batch {
     size_t n_rows, d;
     const float *hidden;  /* (n_rows, d) */
-    const float *w_out;   /* (n_vocab, d) */
+    struct loss_matrix w_out;
     const int32_t *target; /* (n_rows) token, or < 0: the row counts nothing */
     const float *weight;   /* (n_rows) or NULL: ones */
     const struct loss_draw *draw; /* in place of the targets, of which only the sign counts; NULL */
     size_t teacher_d;
     const float *teacher_hidden; /* (n_rows, teacher_d), NULL: no teacher */
-    const float *teacher_w_out;  /* (n_vocab, teacher_d) */
+    struct loss_matrix teacher_w_out;
     /* gradients of grad_scale * sum weight (ce_weight CE + kl_weight KL(teacher || student)) */
     float ce_weight, kl_weight, grad_scale;
     float *dhidden; /* (n_rows, d) set; NULL: no gradients */

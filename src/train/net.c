@@ -115,6 +115,7 @@ static void place_all(struct net *n, struct place *at)
     }
     n->row_scale = take(at, rows);
     n->sum = take(at, rows * d);
+    n->room = take(at, netparam_room(n->p));
     n->first = take_bytes(at, h->n_kv * rows * sizeof *n->first);
     n->doc_start = take_bytes(at, rows * sizeof *n->doc_start);
     n->position = take_bytes(at, rows * sizeof *n->position);
@@ -268,6 +269,20 @@ zp_status net_plan(const struct netparam *p, uint32_t n_threads, const struct ne
     return ZP_OK;
 }
 
+size_t net_operands(const struct netparam *p, const struct net_options *o)
+{
+    size_t rows = (size_t)o->n_rows * o->n_ctx, most = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        const struct netparam_tensor *t = &p->tensors[i];
+        if (!t->matrix || t->layer == p->model->h.n_layer) continue;
+        most = largest(most, rows * t->n_in + t->n);
+        if (o->forward_only) continue;
+        most = largest(most, rows * t->n_out + t->n);
+        most = largest(most, rows * (t->n_in + t->n_out));
+    }
+    return most;
+}
+
 static void fill_open(struct net *n)
 {
     const struct position *position = &n->p->model->position;
@@ -283,7 +298,7 @@ static zp_status fill(struct net *n, struct gemm *g, zp_err *err)
     const struct position *position = &n->p->model->position;
     struct place place = { 0 };
     place_all(n, &place);
-    n->memory = mem_zalloc(MEM_TRAIN, place.used);
+    n->memory = mem_zalloc(MEM_ACTIVATION, place.used);
     ZP_FAIL_IF(!n->memory, err, ZP_NO_MEMORY, "not enough memory to train (%zu bytes)",
                place.used);
     place = (struct place){ .memory = (char *)n->memory };
@@ -292,14 +307,14 @@ static zp_status fill(struct net *n, struct gemm *g, zp_err *err)
     kern_table_init(&n->kern, KERN_LEVEL_COUNT - 1);
     for (uint32_t l = 0; l < n->h->n_layer; l++) find_layer(n->p, l, &n->layers[l]);
     n->embedding = netparam_find(n->p, "token_embd.weight", 0);
-    n->output = netparam_find(n->p, "output.weight", 0);
-    if (!n->output) n->output = n->embedding;
+    n->output = netparam_output(n->p);
     n->output_norm = netparam_find(n->p, "output_norm.weight", 0);
     fill_open(n);
     for (uint32_t i = 0; i < n->options.n_ctx; i++)
         for (uint32_t set = 0; set < 2; set++)
             position_angles(position, set, i, n->turns[set] + (size_t)i * position->n_pair * 2);
     struct selfattend_shape shape = shape_of(n, false), wide = shape_of(n, true);
+    ZP_TRY(gemm_reserve(g, net_operands(n->p, &n->options), err));
     ZP_TRY(selfattend_open(&n->attend, g, &shape, err));
     return n->options.mix ? selfattend_open(&n->attend_wide, g, &wide, err) : ZP_OK;
 }
@@ -308,7 +323,7 @@ zp_status net_open(struct net **out, const struct netparam *p, struct gemm *g,
                    const struct net_options *o, zp_err *err)
 {
     *out = NULL;
-    struct net *n = mem_zalloc(MEM_TRAIN, sizeof *n);
+    struct net *n = mem_zalloc(MEM_ACTIVATION, sizeof *n);
     ZP_FAIL_IF(!n, err, ZP_NO_MEMORY, "not enough memory to train");
     zp_status status = describe(n, p, o, err);
     if (status == ZP_OK) status = fill(n, g, err);
@@ -329,6 +344,12 @@ void net_close(struct net *n)
 const struct netparam_tensor *net_output(const struct net *n)
 {
     return n->output;
+}
+
+const float *net_output_rows(void *net, size_t first, size_t n_rows, float *room)
+{
+    const struct net *n = net;
+    return netparam_rows(n->p, NULL, n->output, n->pool, first, n_rows, room);
 }
 
 void net_watch(struct net *n, struct guard_norms *norms)
@@ -463,7 +484,8 @@ void net_see(struct net *n, const float *w, const struct net_gates *gates, uint3
 static void multiply(struct net *n, const float *w, size_t n_rows, const float *x,
                      const struct netparam_tensor *t, const struct netparam_tensor *bias, float *y)
 {
-    gemm_nt(n->g, n_rows, t->n_out, t->n_in, x, t->n_in, w + t->at, t->n_in, y, t->n_out, false);
+    gemm_nt(n->g, n_rows, t->n_out, t->n_in, x, t->n_in, net_matrix(n, w, t), t->n_in, y, t->n_out,
+            false);
     if (bias) rowops_add_bias(n->pool, n_rows, t->n_out, w + bias->at, y);
 }
 
@@ -575,13 +597,25 @@ void net_run_layer(struct net *n, const float *w, const struct net_gates *gates,
     if (next) add_sum(n, n_rows, kept->middle, next);
 }
 
+static void embed(struct net *n, const float *w, size_t n_rows, const int32_t *ids, float *x)
+{
+    const struct netparam_tensor *t = n->embedding;
+    size_t d = n->h->d_model;
+    if (!t->in_file) {
+        rowops_embed(n->pool, n_rows, d, ids, w + t->at, n->h->embed_scale, x);
+        return;
+    }
+    netparam_gather(n->p, t, n->pool, n_rows, ids, x);
+    rowops_scale(n->pool, &n->kern, n_rows * d, x, n->h->embed_scale, x);
+}
+
 void net_forward(struct net *n, const float *w, const struct net_gates *gates,
                  const struct packed *batch, float *hidden)
 {
     size_t n_rows = net_rows(batch), d = n->h->d_model;
     uint32_t n_layer = n->h->n_layer;
     net_begin(n, batch);
-    rowops_embed(n->pool, n_rows, d, batch->ids, w + n->embedding->at, n->h->embed_scale, n->x[0]);
+    embed(n, w, n_rows, batch->ids, n->x[0]);
     for (uint32_t l = 0; l < n_layer; l++)
         net_run_layer(n, w, gates, l, n_rows, n->x[l % n->n_x], n->x[(l + 1) % n->n_x]);
     norm(n, w, n_rows, n->x[n_layer % n->n_x], n->output_norm, n->inverse_out, hidden);

@@ -30,14 +30,20 @@ struct net_gates {
 };
 
 struct net_gradients {
-    float *w;              /* (n of netparam), added to */
+    float *w;              /* (n of netparam), added to; NULL: not wanted */
     const uint8_t *frozen; /* (n_tensors of netparam) 1: not wanted; NULL: all are */
     float *mix, *bias;     /* like the gates; added to; NULL: not wanted */
+    /* Gets the gradient (n_out, n_in) of each matrix that stays in the file and is not frozen;
+     * NULL: they are not wanted. */
+    void (*take)(void *arg, const struct netparam_tensor *t, const float *dw);
+    void *arg;
 };
 
-/* Bytes that net_open takes under MEM_TRAIN with that many threads. */
+/* Bytes that net_open takes under MEM_ACTIVATION with that many threads. */
 zp_status net_plan(const struct netparam *p, uint32_t n_threads, const struct net_options *o,
                    uint64_t *bytes, zp_err *err);
+/* Most numbers that a product's operands have together: what net_open reserves of g (gemm.h). */
+size_t net_operands(const struct netparam *p, const struct net_options *o);
 /* p and g must outlive the net. Logit scales by head (attn_head_scale) are applied as the file has
  * them and get no gradient. ZP_UNSUPPORTED: what is not built names itself. */
 zp_status net_open(struct net **out, const struct netparam *p, struct gemm *g,
@@ -82,8 +88,9 @@ void net_match_attention(struct net *n, const float *w, const struct net_gates *
                          uint32_t layer, size_t n_rows, const float *x, const float *target,
                          float scale, const struct net_gradients *out, struct net_match *match);
 
-/* The output matrix (n_vocab, d_model): the embedding where they are one. */
 const struct netparam_tensor *net_output(const struct net *n);
+/* Its rows where it stays in the file, of a net: loss.h's loss_matrix.rows. */
+const float *net_output_rows(void *net, size_t first, size_t n_rows, float *room);
 /* From now on net_forward notes the largest norms of queries and keys: norms (n_layer); NULL: no
  * more. */
 void net_watch(struct net *n, struct guard_norms *norms);

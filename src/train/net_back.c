@@ -21,12 +21,16 @@ struct back {
     struct net_kept *kept;
 };
 
-/* Where a tensor's gradient goes; NULL: it is not wanted. */
+static bool is_wanted(const struct back *b, const struct netparam_tensor *t)
+{
+    return t && !(b->out->frozen && b->out->frozen[t - b->n->p->tensors]);
+}
+
+/* Where a tensor's gradient goes; NULL: it is not wanted, or has no place. */
 static float *gradient_of(const struct back *b, const struct netparam_tensor *t)
 {
-    if (!t || !b->out->w) return NULL;
-    bool frozen = b->out->frozen && b->out->frozen[t - b->n->p->tensors];
-    return frozen ? NULL : b->out->w + t->at;
+    bool place = b->out->w && is_wanted(b, t) && !t->in_file;
+    return place ? b->out->w + t->at : NULL;
 }
 
 /* dw of a matrix and its bias, from dy (rows, n_out) and x (rows, n_in). */
@@ -34,9 +38,12 @@ static void add_weights(const struct back *b, const struct netparam_tensor *t,
                         const struct netparam_tensor *bias, const float *dy, const float *x)
 {
     float *dw = gradient_of(b, t), *dbias = gradient_of(b, bias);
+    bool handed = t->in_file && b->out->take && is_wanted(b, t);
+    if (handed) dw = memset(b->n->room, 0, t->n * sizeof *dw);
     if (dw)
         gemm_tn(b->n->g, t->n_out, t->n_in, b->n_rows, dy, t->n_out, x, t->n_in, dw, t->n_in,
                 true);
+    if (handed) b->out->take(b->out->arg, t, dw);
     if (dbias) rowops_sum_bias(b->n->pool, b->n_rows, t->n_out, dy, dbias);
 }
 
@@ -44,8 +51,8 @@ static void add_weights(const struct back *b, const struct netparam_tensor *t,
 static void add_inputs(const struct back *b, const struct netparam_tensor *t, const float *dy,
                        bool add, float *dx)
 {
-    gemm_nn(b->n->g, b->n_rows, t->n_in, t->n_out, dy, t->n_out, b->w + t->at, t->n_in, dx,
-            t->n_in, add);
+    gemm_nn(b->n->g, b->n_rows, t->n_in, t->n_out, dy, t->n_out, net_matrix(b->n, b->w, t),
+            t->n_in, dx, t->n_in, add);
 }
 
 /* Through a norm of the stream: dx is set, or added to; may be dy. */

@@ -61,6 +61,7 @@ struct net {
     double *bias_room;      /* distbias_scratch */
     float *wide_q, *wide_k; /* (R, heads, 2 d_head) of a mix */
     float *sum;             /* (R, d_model) */
+    float *room;            /* netparam_room floats: a matrix that stays in the file, or its dw */
     /* going back */
     float *dx, *dsum, *dnormed;     /* (R, d_model) */
     float *dq, *dk, *dv, *d_o;      /* like q, k, v, o; dq and dk wide with a mix */
@@ -98,6 +99,13 @@ struct rownorm net_head_norm(const struct net *n, const float *w, size_t n_rows,
 void net_scale_heads(const struct net *n, uint32_t layer, size_t n_rows, float *q);
 /* bias_table's description. */
 struct distbias net_bias_of(const struct net *n, const float *w, uint32_t layer);
+
+/* A layer's matrix as floats, until the next one is asked for. */
+static inline const float *net_matrix(struct net *n, const float *w,
+                                      const struct netparam_tensor *t)
+{
+    return netparam_matrix(n->p, w, t, n->pool, n->room);
+}
 
 /* From x (R, d_model), the stream before it, to n->sum, what attention adds (norms included). */
 void net_attention(struct net *n, const float *w, const struct net_gates *gates, uint32_t layer,

@@ -1,4 +1,5 @@
-/* netparam.c: a model's parameters as one array of floats, and back into a file.
+/* netparam.c: a model's parameters as one array of floats, or as the file has them, and back into a
+ * file.
  * Owns: the layout. Does not know: what the tensors compute. */
 #include "train/netparam.h"
 
@@ -75,12 +76,18 @@ static zp_status check_heads(const struct netparam *p, const struct netparam_ten
     return ZP_OK;
 }
 
+static size_t padded(size_t n)
+{
+    return (n + UNIT - 1) / UNIT * UNIT; // P3
+}
+
 static zp_status lay_out(struct netparam *p, const struct gguf_tensor *t, zp_err *err)
 {
     struct netparam_tensor *out = &p->tensors[p->n_tensors++];
     uint64_t rows = gguf_tensor_rows(t);
     bool matrix = is_matrix(t->name);
     *out = (struct netparam_tensor){ .name = t->name,
+                                     .file = t,
                                      .at = p->n,
                                      .n = (size_t)(t->ne[0] * rows),
                                      .n_in = matrix ? (size_t)t->ne[0] : 1,
@@ -90,7 +97,7 @@ static zp_status lay_out(struct netparam *p, const struct gguf_tensor *t, zp_err
                                      .matrix = matrix };
     ZP_TRY(check_heads(p, out, err));
     widen_gains(p, out);
-    p->n += (out->n + UNIT - 1) / UNIT * UNIT;
+    p->n += padded(out->n);
     return ZP_OK;
 }
 
@@ -118,8 +125,43 @@ zp_status netparam_open(struct netparam *p, const struct zp_model *m, zp_err *er
 
 void netparam_close(struct netparam *p)
 {
+    mem_count_unmapped(MEM_WEIGHTS, p->file_bytes);
     arena_free(&p->arena);
     *p = (struct netparam){ 0 };
+}
+
+/* What is read through netparam_rows, netparam_matrix and netparam_gather alone. */
+static bool may_stay(const struct netparam *p, const struct netparam_tensor *t)
+{
+    static const char *const parts[] = { "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate",
+                                         "ffn_up", "ffn_down" };
+    char name[GGUF_MAX_NAME];
+    if (t->layer == p->model->h.n_layer)
+        return strcmp(t->name, "token_embd.weight") == 0 || strcmp(t->name, "output.weight") == 0;
+    for (size_t i = 0; i < ZP_COUNT(parts); i++) {
+        snprintf(name, sizeof name, "blk.%u.%s.weight", t->layer, parts[i]);
+        if (strcmp(t->name, name) == 0) return true;
+    }
+    return false;
+}
+
+void netparam_leave(struct netparam *p, netparam_learns_fn learns, void *arg)
+{
+    p->n = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        struct netparam_tensor *t = &p->tensors[i];
+        t->in_file = may_stay(p, t) && !(learns && learns(arg, t)); // P4
+        t->at = p->n;
+        if (t->in_file) p->file_bytes += t->file->bytes;
+        else p->n += padded(t->n);
+    }
+    mem_count_mapped(MEM_WEIGHTS, p->file_bytes);
+}
+
+void netparam_set_change(struct netparam *p, netparam_change_fn change, void *arg)
+{
+    p->change = change;
+    p->change_arg = arg;
 }
 
 const struct netparam_tensor *netparam_find(const struct netparam *p, const char *format,
@@ -132,26 +174,114 @@ const struct netparam_tensor *netparam_find(const struct netparam *p, const char
     return NULL;
 }
 
+const struct netparam_tensor *netparam_output(const struct netparam *p)
+{
+    const struct netparam_tensor *own = netparam_find(p, "output.weight", 0);
+    return own ? own : netparam_find(p, "token_embd.weight", 0);
+}
+
 /* ---- order of rows --------------------------------------------------------------------------- */
 
-/* File row of row `row` here (P2). */
-static size_t file_row(const struct netparam *p, const struct netparam_tensor *t, size_t row)
+/* rows[c]: the place in its head, in the file, of channel c of a head here (P2). */
+static void head_rows(const struct netparam *p, const struct netparam_tensor *t, size_t head,
+                      uint32_t rows[MOST_CHANNELS])
 {
     const struct hparams *h = &p->model->h;
     const struct position *position = &p->model->position;
-    if (t->rows == NETPARAM_PLAIN) return row;
-    uint32_t map[MOST_CHANNELS], channel = (uint32_t)(row % h->d_head);
-    uint32_t head = (uint32_t)(row / h->d_head);
-    uint32_t kv = t->rows == NETPARAM_QUERY_HEADS ? head / (h->n_head / h->n_kv) : head;
+    uint32_t map[MOST_CHANNELS];
+    uint32_t kv = (uint32_t)(t->rows == NETPARAM_QUERY_HEADS ? head / (h->n_head / h->n_kv) : head);
     position_row_map(position, h, t->layer, kv, map);
+    memcpy(rows, map, h->d_head * sizeof *rows);
     const struct position_head *order = &position->heads[t->layer * h->n_kv + kv];
-    uint32_t internal = channel;
-    for (uint32_t s = 0; s < position->n_pair && channel < 2 * position->n_pair; s++)
-        if (order->pair[s] == channel / 2) internal = 2 * s + channel % 2;
-    return row - channel + map[internal];
+    for (uint32_t s = 0; s < position->n_pair; s++)
+        for (uint32_t c = 0; c < 2; c++) rows[2 * order->pair[s] + c] = map[2 * s + c];
+}
+
+/* Rows in their order here, whose places in the file are asked for one after the other. */
+struct rows {
+    const struct netparam *p;
+    const struct netparam_tensor *t;
+    size_t head; /* whose places are known */
+    uint32_t at[MOST_CHANNELS];
+};
+
+static void rows_begin(struct rows *r, const struct netparam *p, const struct netparam_tensor *t)
+{
+    r->p = p, r->t = t, r->head = SIZE_MAX;
+}
+
+/* File row of row `row` here. */
+static size_t file_row(struct rows *r, size_t row)
+{
+    size_t d = r->p->model->h.d_head;
+    if (r->t->rows == NETPARAM_PLAIN) return row;
+    if (row / d != r->head) head_rows(r->p, r->t, r->head = row / d, r->at);
+    return row / d * d + r->at[row % d];
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
+
+struct widening {
+    const struct netparam *p;
+    const struct netparam_tensor *t;
+    size_t first, n;
+    const int32_t *ids; /* in place of first, first + 1, ...; NULL: none */
+    float *out;
+};
+
+static void widen_share(void *arg, uint32_t thread, uint32_t n_threads)
+{
+    const struct widening *j = arg;
+    const struct gguf_tensor *file = j->t->file;
+    const struct quant_traits *traits = quant_traits_find(file->type);
+    size_t begin, end, bytes = gguf_tensor_row_bytes(file);
+    struct rows rows;
+    rows_begin(&rows, j->p, j->t);
+    pool_share(j->n, 1, thread, n_threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        size_t row = file_row(&rows, j->ids ? (size_t)j->ids[i] : j->first + i);
+        quant_dequantize_row(traits, file->data + row * bytes, j->out + i * j->t->n_in, j->t->n_in);
+    }
+}
+
+static void widen(struct pool *pool, struct widening *j)
+{
+    if (pool) pool_run(pool, widen_share, j);
+    else widen_share(j, 0, 1);
+}
+
+const float *netparam_rows(const struct netparam *p, const float *w,
+                           const struct netparam_tensor *t, struct pool *pool, size_t first,
+                           size_t n, float *room)
+{
+    if (!t->in_file) return w + t->at + first * t->n_in;
+    widen(pool, &(struct widening){ .p = p, .t = t, .first = first, .n = n, .out = room });
+    return room;
+}
+
+const float *netparam_matrix(const struct netparam *p, const float *w,
+                             const struct netparam_tensor *t, struct pool *pool, float *room)
+{
+    const float *all = netparam_rows(p, w, t, pool, 0, t->n_out, room);
+    if (t->in_file && p->change) p->change(p->change_arg, t, room);
+    return all;
+}
+
+size_t netparam_room(const struct netparam *p)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        const struct netparam_tensor *t = &p->tensors[i];
+        if (t->in_file && t->layer < p->model->h.n_layer && t->n > most) most = t->n;
+    }
+    return most;
+}
+
+void netparam_gather(const struct netparam *p, const struct netparam_tensor *t, struct pool *pool,
+                     size_t n, const int32_t *ids, float *out)
+{
+    widen(pool, &(struct widening){ .p = p, .t = t, .n = n, .ids = ids, .out = out });
+}
 
 static zp_status check_finite(const char *name, const float *x, size_t n, zp_err *err)
 {
@@ -161,25 +291,40 @@ static zp_status check_finite(const char *name, const float *x, size_t n, zp_err
     return ZP_OK;
 }
 
+static zp_status check_file(const struct gguf_tensor *file, zp_err *err)
+{
+    const struct quant_traits *traits = quant_traits_find(file->type);
+    uint64_t n_rows = gguf_tensor_rows(file);
+    for (uint64_t r = 0; r < n_rows; r++)
+        ZP_FAIL_IF(!quant_row_is_finite(traits, file->data + r * gguf_tensor_row_bytes(file),
+                                        (size_t)file->ne[0]),
+                   err, ZP_BAD_FILE, "tensor %s holds what is not finite in row %llu: no training "
+                   "from a damaged model", file->name, (unsigned long long)r);
+    return ZP_OK;
+}
+
+static zp_status read_vector(const struct netparam *p, const struct netparam_tensor *t, float *w,
+                             zp_err *err)
+{
+    float *all;
+    size_t n_file = (size_t)(t->file->ne[0] * gguf_tensor_rows(t->file));
+    struct rows rows;
+    rows_begin(&rows, p, t);
+    ZP_ALLOC(all, MEM_TRAIN, n_file, err, "a tensor");
+    quant_dequantize_row(quant_traits_find(t->file->type), t->file->data, all, n_file);
+    for (size_t r = 0; r < t->n_out; r++) w[r] = all[file_row(&rows, r) % n_file];
+    mem_free(all);
+    return ZP_OK;
+}
+
 static zp_status read_tensor(const struct netparam *p, const struct netparam_tensor *t, float *w,
                              zp_err *err)
 {
-    const struct gguf_tensor *file = gguf_find_tensor(&p->model->gguf, t->name);
-    const struct quant_traits *traits = quant_traits_find(file->type);
-    float *all;
-    size_t n_file = (size_t)(file->ne[0] * gguf_tensor_rows(file));
-    if (t->matrix) {
-        for (size_t r = 0; r < t->n_out; r++)
-            quant_dequantize_row(traits,
-                                 file->data + file_row(p, t, r) * gguf_tensor_row_bytes(file),
-                                 w + r * t->n_in, t->n_in);
-        return check_finite(t->name, w, t->n, err);
-    }
-    ZP_ALLOC(all, MEM_TRAIN, n_file, err, "a tensor");
-    quant_dequantize_row(traits, file->data, all, n_file);
-    for (size_t r = 0; r < t->n_out; r++) w[r] = all[file_row(p, t, r) % n_file];
-    mem_free(all);
-    return check_finite(t->name, w, t->n, err);
+    if (t->in_file) return check_file(t->file, err);
+    if (t->matrix)
+        widen(NULL, &(struct widening){ .p = p, .t = t, .n = t->n_out, .out = w + t->at });
+    else ZP_TRY(read_vector(p, t, w + t->at, err));
+    return check_finite(t->name, w + t->at, t->n, err);
 }
 
 zp_status netparam_read(const struct netparam *p, float *w, zp_err *err)
@@ -187,31 +332,54 @@ zp_status netparam_read(const struct netparam *p, float *w, zp_err *err)
     memset(w, 0, p->n * sizeof *w);
     zp_status status = ZP_OK;
     for (size_t i = 0; i < p->n_tensors && status == ZP_OK; i++)
-        status = read_tensor(p, &p->tensors[i], w + p->tensors[i].at, err);
+        status = read_tensor(p, &p->tensors[i], w, err);
     if (status == ZP_BAD_FILE) status_add_path(err, p->model->gguf.path);
     return status;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-struct source { /* of one tensor's rows, in the file's order */
-    const struct netparam_tensor *tensor;
+/* A file being written. */
+struct writing {
+    const struct netparam *p;
     const float *w;
+    float *room; /* netparam_room floats, of `widened`; NULL: matrices are as the file has them */
+    const struct netparam_tensor *widened;
+};
+
+struct source { /* of one tensor's rows, in the file's order */
+    struct writing *by;
+    const struct netparam_tensor *tensor;
     const struct quant_traits *traits;
     size_t *row_here; /* (n_out) by file row */
     size_t n_in;      /* row length in the file: gains by head may have two dimensions there */
     float *room;      /* (n_in) */
 };
 
+static const float *matrix_row(const struct source *s, size_t row)
+{
+    struct writing *by = s->by;
+    const struct netparam_tensor *t = s->tensor;
+    bool whole = t->in_file && by->room && t->layer < by->p->model->h.n_layer;
+    if (!whole) return netparam_rows(by->p, by->w, t, NULL, row, 1, s->room);
+    if (by->widened != t) netparam_matrix(by->p, by->w, t, NULL, by->room);
+    by->widened = t;
+    return by->room + row * t->n_in;
+}
+
+static const float *gather_values(const struct source *s, size_t row)
+{
+    const float *w = s->by->w + s->tensor->at;
+    for (size_t i = 0; i < s->n_in; i++) s->room[i] = w[s->row_here[row * s->n_in + i]];
+    return s->room;
+}
+
 /* One row of the file. */
 static zp_status fill_row(const struct source *s, size_t row, void *out, zp_err *err)
 {
-    const float *values = s->w + (s->tensor->matrix ? s->row_here[row] * s->n_in : 0);
+    const float *values = s->tensor->matrix ? matrix_row(s, s->row_here[row])
+                                            : gather_values(s, row);
     zp_err why = { 0 };
-    if (!s->tensor->matrix) {
-        for (size_t i = 0; i < s->n_in; i++) s->room[i] = s->w[s->row_here[row * s->n_in + i]];
-        values = s->room;
-    }
     zp_status status = quant_quantize_row(s->traits, values, out, s->n_in, &why);
     ZP_FAIL_IF(status != ZP_OK, err, status, "tensor %s, row %zu: %s", s->tensor->name, row,
                why.message);
@@ -227,23 +395,25 @@ static zp_status fill_rows(void *arg, uint64_t first, uint64_t n, void *out, zp_
     return ZP_OK;
 }
 
-static zp_status add_tensor(struct gguf_edit *e, const struct netparam *p,
-                            const struct netparam_tensor *t, const float *w, uint32_t type,
-                            struct source *s, struct arena *arena, zp_err *err)
+static zp_status add_tensor(struct gguf_edit *e, struct writing *by,
+                            const struct netparam_tensor *t, uint32_t type, struct source *s,
+                            struct arena *arena, zp_err *err)
 {
     const struct quant_traits *wanted = quant_traits_find(type);
     bool small = !t->matrix || strstr(t->name, ".pos_") || strstr(t->name, "struct_") ||
                  t->n_in % wanted->block != 0;
     struct gguf_edit_tensor out = *gguf_edit_find_tensor(e, t->name);
     uint64_t n_file = 1;
+    struct rows rows;
     for (uint32_t i = 0; i < out.n_dims; i++) n_file *= out.ne[i];
-    *s = (struct source){ .tensor = t, .w = w + t->at };
+    *s = (struct source){ .by = by, .tensor = t };
     s->traits = small ? quant_traits_find(QUANT_F32) : wanted;
     if (t->n != n_file) out.n_dims = 1, out.ne[0] = t->n; /* widened */
     s->n_in = (size_t)out.ne[0];
     ZP_TAKE(s->row_here, arena, t->n_out, err, "an order of rows");
     ZP_TAKE(s->room, arena, s->n_in, err, "a row");
-    for (size_t r = 0; r < t->n_out; r++) s->row_here[file_row(p, t, r)] = r;
+    rows_begin(&rows, by->p, t);
+    for (size_t r = 0; r < t->n_out; r++) s->row_here[file_row(&rows, r)] = r;
     out.type = s->traits->type;
     out.data = NULL;
     out.fill = fill_rows;
@@ -251,13 +421,15 @@ static zp_status add_tensor(struct gguf_edit *e, const struct netparam *p,
     return gguf_edit_set_tensor(e, &out, err);
 }
 
-static zp_status edit_file(struct gguf_edit *e, const struct netparam *p, const float *w,
-                           uint32_t type, const char *recipe, struct arena *arena, zp_err *err)
+static zp_status edit_file(struct gguf_edit *e, struct writing *by, uint32_t type,
+                           const char *recipe, struct arena *arena, zp_err *err)
 {
+    const struct netparam *p = by->p;
     struct source *sources;
     ZP_TAKE(sources, arena, p->n_tensors, err, "a list of tensors");
+    if (p->change) ZP_TAKE(by->room, arena, netparam_room(p), err, "a matrix");
     for (size_t i = 0; i < p->n_tensors; i++)
-        ZP_TRY(add_tensor(e, p, &p->tensors[i], w, type, &sources[i], arena, err));
+        ZP_TRY(add_tensor(e, by, &p->tensors[i], type, &sources[i], arena, err));
     gguf_edit_remove_key(e, "zerope.evidence");
     gguf_edit_remove_key(e, "zerope.context.validated");
     const struct quant_traits *traits = quant_traits_find(type);
@@ -272,11 +444,12 @@ zp_status netparam_write(const struct netparam *p, const float *w, uint32_t type
 {
     const struct quant_traits *traits = quant_traits_find(type);
     struct gguf_edit e;
+    struct writing by = { .p = p, .w = w };
     struct arena arena = { .tag = MEM_TRAIN };
     ZP_FAIL_IF(!traits || !traits->can_write, err, ZP_USAGE, "tensors of type %u cannot be written",
                type);
     ZP_TRY(gguf_edit_init(&e, &p->model->gguf, err));
-    zp_status status = edit_file(&e, p, w, type, recipe, &arena, err);
+    zp_status status = edit_file(&e, &by, type, recipe, &arena, err);
     if (status == ZP_OK) status = gguf_edit_write(&e, path, err);
     gguf_edit_free(&e);
     arena_free(&arena);

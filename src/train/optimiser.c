@@ -77,16 +77,31 @@ static void list_blocks(struct optimiser *o)
     assert(b == o->n_blocks);
 }
 
+static size_t count_blocks(const struct opt_segment *segments, size_t n)
+{
+    size_t blocks = 0;
+    for (size_t i = 0; i < n; i++)
+        blocks += segments[i].size / BLOCK + (segments[i].size % BLOCK != 0);
+    return blocks;
+}
+
+uint64_t opt_bytes(size_t n, const struct opt_segment *segments, size_t n_segments)
+{
+    const struct optimiser o = { 0 };
+    return n_segments * sizeof *o.segments +
+           count_blocks(segments, n_segments) * (sizeof *o.blocks + sizeof *o.sums) +
+           n * (sizeof *o.m + sizeof *o.v);
+}
+
 static zp_status fill(struct optimiser *o, const struct opt_segment *segments, zp_err *err)
 {
-    for (size_t i = 0; i < o->n_segments; i++)
-        o->n_blocks += segments[i].size / BLOCK + (segments[i].size % BLOCK != 0);
-    ZP_ALLOC(o->segments, MEM_TRAIN, o->n_segments, err, "the optimiser's segments");
+    o->n_blocks = count_blocks(segments, o->n_segments);
+    ZP_ALLOC(o->segments, MEM_OPTIMISER, o->n_segments, err, "the optimiser's segments");
     if (o->n_segments) memcpy(o->segments, segments, o->n_segments * sizeof *segments);
-    ZP_ALLOC(o->blocks, MEM_TRAIN, o->n_blocks, err, "the optimiser's blocks");
-    ZP_ALLOC(o->sums, MEM_TRAIN, o->n_blocks, err, "the optimiser's sums");
-    o->m = mem_alloc_huge(MEM_TRAIN, o->n * sizeof *o->m); /* zero-filled */
-    o->v = mem_alloc_huge(MEM_TRAIN, o->n * sizeof *o->v);
+    ZP_ALLOC(o->blocks, MEM_OPTIMISER, o->n_blocks, err, "the optimiser's blocks");
+    ZP_ALLOC(o->sums, MEM_OPTIMISER, o->n_blocks, err, "the optimiser's sums");
+    o->m = mem_alloc_huge(MEM_OPTIMISER, o->n * sizeof *o->m); /* zero-filled */
+    o->v = mem_alloc_huge(MEM_OPTIMISER, o->n * sizeof *o->v);
     ZP_FAIL_IF(!o->m || !o->v, err, ZP_NO_MEMORY,
                "not enough memory for the optimiser's state (2 x %zu x %zu bytes)", o->n,
                sizeof *o->m);
@@ -110,8 +125,8 @@ zp_status opt_open(struct optimiser *o, size_t n, const struct opt_segment *segm
 
 void opt_free(struct optimiser *o)
 {
-    mem_free_huge(MEM_TRAIN, o->m, o->n * sizeof *o->m);
-    mem_free_huge(MEM_TRAIN, o->v, o->n * sizeof *o->v);
+    mem_free_huge(MEM_OPTIMISER, o->m, o->n * sizeof *o->m);
+    mem_free_huge(MEM_OPTIMISER, o->v, o->n * sizeof *o->v);
     mem_free(o->segments);
     mem_free(o->blocks);
     mem_free(o->sums);

@@ -44,6 +44,8 @@ struct opt_report {
  * covers is left alone. m and v are zero. */
 zp_status opt_open(struct optimiser *o, size_t n, const struct opt_segment *segments,
                    size_t n_segments, const struct opt_options *options, zp_err *err);
+/* Bytes that opt_open takes under MEM_OPTIMISER. */
+uint64_t opt_bytes(size_t n, const struct opt_segment *segments, size_t n_segments);
 void opt_free(struct optimiser *o); /* accepts a half-built object */
 
 /* One step of x (n) along dx (n) * scale. scale: 1 / count where dx is a sum. pool may be NULL. The

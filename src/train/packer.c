@@ -34,6 +34,14 @@ zp_status packed_open(struct packed *b, uint32_t n_rows, uint32_t n_ctx, zp_err 
     return ZP_OK;
 }
 
+uint64_t packed_bytes(uint32_t n_rows, uint32_t n_ctx)
+{
+    const struct packed b = { 0 };
+    return (uint64_t)n_rows * n_ctx *
+               (sizeof *b.ids + sizeof *b.targets + sizeof *b.start + sizeof *b.position) +
+           n_rows * sizeof *b.is_task;
+}
+
 void packed_close(struct packed *b)
 {
     mem_free(b->ids);

@@ -53,6 +53,8 @@ struct packed {
     uint32_t n_targets; /* that are not -1 */
 };
 zp_status packed_open(struct packed *b, uint32_t n_rows, uint32_t n_ctx, zp_err *err);
+/* Bytes that packed_open takes under MEM_TRAIN. */
+uint64_t packed_bytes(uint32_t n_rows, uint32_t n_ctx);
 void packed_close(struct packed *b);
 
 /* shards and tasks must outlive p. One caller at a time. */

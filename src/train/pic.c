@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
 
 enum { HIDDEN = DISTBIAS_HIDDEN };
@@ -20,16 +19,36 @@ static struct distbias mlp_of(const struct pic *p, const float *at)
                               .out_bias = at + 2 * HIDDEN + p->d_model * HIDDEN };
 }
 
+static struct pic sized(size_t n_layer, size_t d_model, size_t n_ctx)
+{
+    struct pic p = { .n_layer = n_layer, .d_model = d_model, .n_ctx = n_ctx };
+    p.n_of_layer = 2 * HIDDEN + d_model * HIDDEN + d_model;
+    p.n = n_layer * p.n_of_layer;
+    return p;
+}
+
+void pic_plan(size_t n_layer, size_t d_model, size_t n_ctx, uint64_t bytes[MEM_TAG_COUNT])
+{
+    struct pic p = sized(n_layer, d_model, n_ctx);
+    struct distbias shape = { .kind = DISTBIAS_MLP, .n_dist = n_ctx };
+    struct opt_segment all = { .size = p.n };
+    bytes[MEM_PARAMETER] += p.n * sizeof *p.p;
+    bytes[MEM_GRADIENT] += p.n * (sizeof *p.dp + sizeof *p.sum);
+    bytes[MEM_OPTIMISER] += opt_bytes(p.n, &all, 1);
+    bytes[MEM_ACTIVATION] += (n_layer + 1) * d_model * n_ctx * sizeof *p.tables +
+                             distbias_scratch(&shape) * sizeof *p.room;
+}
+
 static zp_status fill(struct pic *p, uint64_t seed, zp_err *err)
 {
     struct distbias shape = { .kind = DISTBIAS_MLP, .n_dist = p->n_ctx };
     size_t table = p->d_model * p->n_ctx;
-    ZP_ALLOC(p->p, MEM_TRAIN, p->n, err, "the bridge");
-    ZP_ALLOC(p->dp, MEM_TRAIN, p->n, err, "the bridge");
-    ZP_ALLOC(p->sum, MEM_TRAIN, p->n, err, "the bridge");
-    ZP_ALLOC(p->tables, MEM_TRAIN, p->n_layer * table, err, "the bridge");
-    ZP_ALLOC(p->dtable, MEM_TRAIN, table, err, "the bridge");
-    ZP_ALLOC(p->room, MEM_TRAIN, distbias_scratch(&shape), err, "the bridge");
+    ZP_ALLOC(p->p, MEM_PARAMETER, p->n, err, "the bridge");
+    ZP_ALLOC(p->dp, MEM_GRADIENT, p->n, err, "the bridge");
+    ZP_ALLOC(p->sum, MEM_GRADIENT, p->n, err, "the bridge");
+    ZP_ALLOC(p->tables, MEM_ACTIVATION, p->n_layer * table, err, "the bridge");
+    ZP_ALLOC(p->dtable, MEM_ACTIVATION, table, err, "the bridge");
+    ZP_ALLOC(p->room, MEM_ACTIVATION, distbias_scratch(&shape), err, "the bridge");
     memset(p->p, 0, p->n * sizeof *p->p);
     memset(p->dp, 0, p->n * sizeof *p->dp);
     for (size_t l = 0; l < p->n_layer; l++) {
@@ -43,9 +62,8 @@ static zp_status fill(struct pic *p, uint64_t seed, zp_err *err)
 zp_status pic_open(struct pic *p, struct pool *pool, size_t n_layer, size_t d_model, size_t n_ctx,
                    uint64_t seed, zp_err *err)
 {
-    *p = (struct pic){ .n_layer = n_layer, .d_model = d_model, .n_ctx = n_ctx, .pool = pool };
-    p->n_of_layer = 2 * HIDDEN + d_model * HIDDEN + d_model;
-    p->n = n_layer * p->n_of_layer;
+    *p = sized(n_layer, d_model, n_ctx);
+    p->pool = pool;
     zp_status status = fill(p, seed, err);
     if (status != ZP_OK) pic_free(p);
     return status;

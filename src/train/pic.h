@@ -6,6 +6,7 @@
 #ifndef TRAIN_PIC_H
 #define TRAIN_PIC_H
 
+#include "base/mem.h"
 #include "train/distbias.h"
 #include "train/optimiser.h"
 
@@ -24,6 +25,8 @@ struct pic {
 /* in_weight normal(0, 0.5), all else 0: it begins by adding nothing. Fails with ZP_NO_MEMORY. */
 zp_status pic_open(struct pic *p, struct pool *pool, size_t n_layer, size_t d_model, size_t n_ctx,
                    uint64_t seed, zp_err *err);
+/* Adds what pic_open takes. */
+void pic_plan(size_t n_layer, size_t d_model, size_t n_ctx, uint64_t bytes[MEM_TAG_COUNT]);
 void pic_free(struct pic *p); /* accepts a zeroed or half-built object */
 
 /* Tables of the parameters as they are, and the weight that they count with: before the first call,

@@ -103,10 +103,10 @@ uint64_t selfattend_bytes(const struct selfattend_shape *shape, uint32_t n_threa
 static zp_status fill(struct selfattend *s, zp_err *err)
 {
     uint32_t n_threads = pool_threads(gemm_pool(s->g));
-    ZP_ALLOC(s->rooms, MEM_TRAIN, n_threads, err, "attention");
-    ZP_ALLOC(s->memory, MEM_TRAIN, n_threads * room_floats(s), err, "tiles of attention");
-    ZP_ALLOC(s->segments, MEM_TRAIN, most_segments(&s->shape) + 1, err, "attention");
-    ZP_ALLOC(s->bias_sums, MEM_TRAIN, bias_floats(&s->shape), err, "bias gradients");
+    ZP_ALLOC(s->rooms, MEM_ACTIVATION, n_threads, err, "attention");
+    ZP_ALLOC(s->memory, MEM_ACTIVATION, n_threads * room_floats(s), err, "tiles of attention");
+    ZP_ALLOC(s->segments, MEM_ACTIVATION, most_segments(&s->shape) + 1, err, "attention");
+    ZP_ALLOC(s->bias_sums, MEM_ACTIVATION, bias_floats(&s->shape), err, "bias gradients");
     place_rooms(s, n_threads);
     return ZP_OK;
 }
@@ -117,7 +117,7 @@ zp_status selfattend_open(struct selfattend **out, struct gemm *g,
     *out = NULL;
     ZP_FAIL_IF(shape->n_kv == 0 || shape->n_head % shape->n_kv != 0, err, ZP_USAGE,
                "%zu heads cannot share %zu KV heads", shape->n_head, shape->n_kv);
-    struct selfattend *s = mem_zalloc(MEM_TRAIN, sizeof *s);
+    struct selfattend *s = mem_zalloc(MEM_ACTIVATION, sizeof *s);
     ZP_FAIL_IF(!s, err, ZP_NO_MEMORY, "not enough memory for attention");
     *s = sized(shape);
     s->g = g;

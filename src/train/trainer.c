@@ -1,7 +1,7 @@
 /* trainer.c: what a training run holds, one step of it, and its state as a checkpoint.
  * Owns: parameters, gradients, and all parts of a step. Does not know: files of models, progress,
  * the record of a run. */
-#include "train/trainer.h"
+#include "train/trainer_parts.h"
 
 #include <assert.h>
 #include <math.h>
@@ -13,8 +13,9 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool learns(const struct trainer_options *o, const struct netparam_tensor *t)
+static bool learns(void *arg, const struct netparam_tensor *t)
 {
+    const struct trainer_options *o = arg;
     if (strstr(t->name, "attn_head_scale")) return false; /* has no gradient: net.h */
     return o->learns ? o->learns(o->learns_arg, t) : !strstr(t->name, "pos_alibi.slope");
 }
@@ -32,7 +33,7 @@ static zp_status open_data(struct trainer *t, zp_err *err)
                                 .task_share = o->task_share };
     ZP_TRY(packer_open(&t->packer, t->shards, &p, err));
     t->key.tokenizer = shards_hash_tokenizer(tokenizer);
-    return packed_open(&t->batch, t->packer.micro_rows, o->n_ctx, err);
+    return ZP_OK;
 }
 
 static zp_status check_match(const struct trainer *t, zp_err *err)
@@ -66,11 +67,10 @@ static zp_status check_vocabulary(const struct trainer *t, const struct zp_model
     return ZP_OK;
 }
 
-static zp_status open_teacher(struct trainer *t, zp_err *err)
+/* What the teacher is; its values stay in its file but for vectors (R3). */
+static zp_status find_teacher(struct trainer *t, zp_err *err)
 {
     const struct zp_model *m = t->options.teacher;
-    struct net_options o = { .n_rows = t->packer.micro_rows, .n_ctx = t->options.n_ctx,
-                             .forward_only = true };
     ZP_TRY(check_match(t, err));
     if (!m) return ZP_OK;
     ZP_FAIL_IF(m->h.n_vocab != t->model->h.n_vocab, err, ZP_BAD_INPUT,
@@ -78,14 +78,11 @@ static zp_status open_teacher(struct trainer *t, zp_err *err)
                m->h.n_vocab, t->model->h.n_vocab);
     ZP_TRY(check_vocabulary(t, m, err));
     ZP_TRY(netparam_open(&t->teacher_param, m, err));
-    ZP_ALLOC(t->teacher_w, MEM_TRAIN, t->teacher_param.n, err, "the original's parameters");
-    ZP_TRY(netparam_read(&t->teacher_param, t->teacher_w, err));
-    size_t rows = (size_t)o.n_rows * o.n_ctx;
-    ZP_ALLOC(t->teacher_hidden, MEM_TRAIN, rows * m->h.d_model, err, "the original's rows");
-    return net_open(&t->teacher, &t->teacher_param, t->gemm, &o, err);
+    netparam_leave(&t->teacher_param, NULL, NULL);
+    return ZP_OK;
 }
 
-static struct net_options net_options_of(const struct trainer *t)
+struct net_options trainer_net_options(const struct trainer *t)
 {
     const struct trainer_options *o = &t->options;
     return (struct net_options){ .n_rows = t->packer.micro_rows, .n_ctx = o->n_ctx,
@@ -93,44 +90,94 @@ static struct net_options net_options_of(const struct trainer *t)
                                  .mix = gates_need_mix(&o->gates) };
 }
 
-/* What the large parts will take, before a machine is brought to its knees. */
-static zp_status check_room(const struct trainer *t, zp_err *err)
+struct net_options trainer_teacher_options(const struct trainer *t)
 {
-    const struct trainer_options *o = &t->options;
-    struct net_options n = net_options_of(t), teacher = n;
-    uint64_t rows = (uint64_t)n.n_rows * n.n_ctx, need, more = 0, have = os_memory_available();
-    uint64_t copies = o->adapter.rank ? 2 : o->n_micro > 1 ? 5 : 4; /* W, dW, moments, their sum */
-    struct bytes_text text[2];
-    ZP_TRY(net_plan(&t->param, o->n_threads, &n, &need, err));
-    need += (copies * t->param.n + 2 * rows * t->model->h.d_model) * sizeof(float);
-    if (o->teacher) { /* of the model's shape, as a rule */
-        teacher.recompute = teacher.mix = false, teacher.forward_only = true;
-        ZP_TRY(net_plan(&t->param, o->n_threads, &teacher, &more, err));
-        need += more + (t->param.n + rows * t->model->h.d_model) * sizeof(float);
+    return (struct net_options){ .n_rows = t->packer.micro_rows, .n_ctx = t->options.n_ctx,
+                                 .forward_only = true };
+}
+
+size_t trainer_rows(const struct trainer *t)
+{
+    return (size_t)t->packer.micro_rows * t->options.n_ctx;
+}
+
+struct loss_shape trainer_loss_shape(const struct trainer *t)
+{
+    const struct zp_model *teacher = t->options.teacher;
+    struct loss_shape s = { .n_vocab = t->model->h.n_vocab, .d = t->model->h.d_model };
+    if (teacher) s.teacher_d = teacher->h.d_model;
+    s.in_pieces = teacher || netparam_output(&t->param)->in_file;
+    return s;
+}
+
+static zp_status open_teacher(struct trainer *t, zp_err *err)
+{
+    const struct zp_model *m = t->options.teacher;
+    struct net_options o = trainer_teacher_options(t);
+    if (!m) return ZP_OK;
+    ZP_ALLOC(t->teacher_w, MEM_PARAMETER, t->teacher_param.n, err, "the original's parameters");
+    ZP_TRY(netparam_read(&t->teacher_param, t->teacher_w, err));
+    ZP_ALLOC(t->teacher_hidden, MEM_ACTIVATION, trainer_rows(t) * m->h.d_model, err,
+             "the original's rows");
+    return net_open(&t->teacher, &t->teacher_param, t->gemm, &o, err);
+}
+
+/* Compared by checkpoints. */
+static void find_key(struct trainer *t)
+{
+    const struct netparam *p = &t->param;
+    uint64_t shape = t->key.shape;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        shape = hash_bytes(p->tensors[i].name, strlen(p->tensors[i].name), shape);
+        shape = hash_bytes(&p->tensors[i].n, sizeof p->tensors[i].n, shape);
     }
-    ZP_FAIL_IF(have && need > have, err, ZP_NO_MEMORY,
-               "not enough memory: %s are needed to train on %u rows of %u tokens at a time, %s "
-               "available; more --micro-batches, a smaller --ctx-size or --recompute need less",
-               bytes_in_words(need, &text[0]), n.n_rows, n.n_ctx, bytes_in_words(have, &text[1]));
+    for (size_t i = 0; i < t->adapter.n_matrices; i++) {
+        size_t at[] = { (size_t)(t->adapter.matrices[i].of - p->tensors), t->adapter.options.rank };
+        shape = hash_bytes(at, sizeof at, shape);
+    }
+    t->key.shape = shape;
+    t->key.config = t->options.config;
+}
+
+/* What learns, and where it will stand. */
+static zp_status find_parameters(struct trainer *t, zp_err *err)
+{
+    struct netparam *p = &t->param;
+    struct trainer_options *o = &t->options;
+    ZP_TRY(netparam_open(p, t->model, err));
+    t->key.shape = p->n;
+    netparam_leave(p, o->adapter.rank ? NULL : learns, o);
+    if (o->adapter.rank) ZP_TRY(adapter_open(&t->adapter, p, &o->adapter, err));
+    ZP_ALLOC(t->frozen, MEM_TRAIN, p->n_tensors, err, "the list of tensors");
+    for (size_t i = 0; i < p->n_tensors; i++)
+        t->frozen[i] = t->adapter.n ? !adapter_has(&t->adapter, &p->tensors[i])
+                                    : !learns(o, &p->tensors[i]);
+    find_key(t);
     return ZP_OK;
+}
+
+static void change_matrix(void *arg, const struct netparam_tensor *of, float *w)
+{
+    const struct trainer *t = arg;
+    adapter_add(&t->adapter, of, w);
 }
 
 static zp_status open_parameters(struct trainer *t, zp_err *err)
 {
     struct netparam *p = &t->param;
-    ZP_TRY(netparam_open(p, t->model, err));
-    ZP_TRY(check_room(t, err));
-    ZP_ALLOC(t->w, MEM_TRAIN, p->n, err, "the parameters");
-    /* With adapters only the places of their matrices are ever touched. */
-    ZP_ALLOC(t->dw, MEM_TRAIN, p->n, err, "gradients");
-    ZP_ALLOC(t->frozen, MEM_TRAIN, p->n_tensors, err, "the list of tensors");
+    ZP_ALLOC(t->w, MEM_PARAMETER, p->n, err, "the parameters");
     ZP_TRY(netparam_read(p, t->w, err));
-    t->key.shape = p->n;
-    for (size_t i = 0; i < p->n_tensors; i++) {
-        t->frozen[i] = !learns(&t->options, &p->tensors[i]);
-        t->key.shape = hash_bytes(p->tensors[i].name, strlen(p->tensors[i].name), t->key.shape);
-        t->key.shape = hash_bytes(&p->tensors[i].n, sizeof p->tensors[i].n, t->key.shape);
+    if (t->adapter.n) {
+        ZP_TRY(adapter_begin(&t->adapter, t->gemm, err));
+        netparam_set_change(p, change_matrix, t);
+        t->x = t->adapter.x;
+    } else {
+        t->x = t->w;
     }
+    t->n_x = t->adapter.n ? t->adapter.n : p->n;
+    ZP_ALLOC(t->dx, MEM_GRADIENT, t->n_x, err, "gradients");
+    t->sum = t->dx;
+    if (t->options.n_micro > 1) ZP_ALLOC(t->sum, MEM_GRADIENT, t->n_x, err, "gradients");
     return ZP_OK;
 }
 
@@ -140,49 +187,26 @@ static bool decays(const struct netparam_tensor *t)
     return t->matrix && !strstr(t->name, ".pos_");
 }
 
-static zp_status open_adapter(struct trainer *t, zp_err *err)
-{
-    struct adapter *a = &t->adapter;
-    ZP_TRY(adapter_open(a, &t->param, t->w, t->pool, &t->options.adapter, err));
-    ZP_ALLOC(t->dx, MEM_TRAIN, a->n, err, "gradients of adapters");
-    t->x = a->x;
-    t->n_x = a->n;
-    for (size_t i = 0; i < t->param.n_tensors; i++)
-        t->frozen[i] = !adapter_has(a, &t->param.tensors[i]);
-    for (size_t i = 0; i < a->n_matrices; i++) {
-        size_t at[] = { (size_t)(a->matrices[i].of - t->param.tensors), a->options.rank };
-        t->key.shape = hash_bytes(at, sizeof at, t->key.shape);
-    }
-    return ZP_OK;
-}
-
-static zp_status open_learning(struct trainer *t, zp_err *err)
-{
-    if (t->options.adapter.rank) ZP_TRY(open_adapter(t, err));
-    else t->x = t->w, t->dx = t->dw, t->n_x = t->param.n;
-    t->sum = t->dx;
-    if (t->options.n_micro > 1) ZP_ALLOC(t->sum, MEM_TRAIN, t->n_x, err, "gradients");
-    return ZP_OK;
-}
-
-static void list_segments(const struct trainer *t, struct opt_segment *segments)
+size_t trainer_segments(const struct trainer *t, struct opt_segment *segments)
 {
     const struct netparam *p = &t->param;
+    size_t n = 0;
     if (t->adapter.n) {
         adapter_segments(&t->adapter, segments);
-        return;
+        return 2 * t->adapter.n_matrices;
     }
     for (size_t i = 0; i < p->n_tensors; i++)
-        segments[i] = (struct opt_segment){ p->tensors[i].at, p->tensors[i].n, 1,
-                                            decays(&p->tensors[i]), t->frozen[i] };
+        if (!p->tensors[i].in_file)
+            segments[n++] = (struct opt_segment){ p->tensors[i].at, p->tensors[i].n, 1,
+                                                  decays(&p->tensors[i]), t->frozen[i] };
+    return n;
 }
 
 static zp_status open_optimiser(struct trainer *t, zp_err *err)
 {
     struct opt_segment *segments;
-    size_t n = t->adapter.n ? 2 * t->adapter.n_matrices : t->param.n_tensors;
-    ZP_ALLOC(segments, MEM_TRAIN, n, err, "the list of tensors");
-    list_segments(t, segments);
+    ZP_ALLOC(segments, MEM_TRAIN, trainer_most_segments(t), err, "the list of tensors");
+    size_t n = trainer_segments(t, segments);
     zp_status status = opt_open(&t->opt, t->n_x, segments, n, &t->options.opt, err);
     mem_free(segments);
     return status;
@@ -190,15 +214,15 @@ static zp_status open_optimiser(struct trainer *t, zp_err *err)
 
 static zp_status open_net(struct trainer *t, zp_err *err)
 {
-    const struct trainer_options *o = &t->options;
-    struct net_options n = net_options_of(t);
-    size_t floats = (size_t)n.n_rows * n.n_ctx * t->model->h.d_model;
-    ZP_ALLOC(t->hidden, MEM_TRAIN, floats, err, "hidden rows");
-    ZP_ALLOC(t->dhidden, MEM_TRAIN, floats, err, "hidden rows");
+    struct net_options n = trainer_net_options(t);
+    struct loss_shape loss = trainer_loss_shape(t);
+    size_t floats = trainer_rows(t) * t->model->h.d_model;
+    ZP_TRY(packed_open(&t->batch, n.n_rows, n.n_ctx, err));
+    ZP_ALLOC(t->hidden, MEM_ACTIVATION, floats, err, "hidden rows");
+    ZP_ALLOC(t->dhidden, MEM_ACTIVATION, floats, err, "hidden rows");
     ZP_TRY(net_open(&t->net, &t->param, t->gemm, &n, err));
-    ZP_TRY(gates_open(&t->gates, &t->model->position, &o->gates, err));
-    ZP_ALLOC(t->dgates, MEM_TRAIN, t->gates.n, err, "gradients of gates");
-    return loss_open(&t->loss, t->gemm, t->model->h.n_vocab, o->teacher != NULL, err);
+    ZP_ALLOC(t->dgates, MEM_GRADIENT, t->gates.n, err, "gradients of gates");
+    return loss_open(&t->loss, t->gemm, &loss, err);
 }
 
 static void bridge_add(void *arg, uint32_t layer, size_t n_rows, const int32_t *index, float *sum)
@@ -224,7 +248,7 @@ static zp_status open_pic(struct trainer *t, zp_err *err)
                     err);
 }
 
-static size_t marks_count(const struct trainer *t)
+size_t trainer_marks_count(const struct trainer *t)
 {
     return (sizeof *t->marks + t->model->h.n_layer * sizeof *t->marks->first) / sizeof(double);
 }
@@ -232,13 +256,14 @@ static size_t marks_count(const struct trainer *t)
 static zp_status open_marks(struct trainer *t, zp_err *err)
 {
     double *marks;
-    ZP_ALLOC(marks, MEM_TRAIN, marks_count(t), err, "norms of the layers");
-    for (size_t i = 0; i < marks_count(t); i++) marks[i] = (double)INFINITY;
+    ZP_ALLOC(marks, MEM_TRAIN, trainer_marks_count(t), err, "norms of the layers");
+    for (size_t i = 0; i < trainer_marks_count(t); i++) marks[i] = (double)INFINITY;
     t->marks = (void *)marks;
     return ZP_OK;
 }
 
-static zp_status fill(struct trainer *t, zp_err *err)
+/* All sizes, and little memory. */
+static zp_status describe(struct trainer *t, zp_err *err)
 {
     struct trainer_options *o = &t->options;
     if (o->n_threads == 0) o->n_threads = os_core_count();
@@ -251,13 +276,23 @@ static zp_status fill(struct trainer *t, zp_err *err)
     ZP_TRY(open_data(t, err));
     ZP_TRY(pool_open(&t->pool, o->n_threads, err));
     ZP_TRY(gemm_open(&t->gemm, t->pool, o->precision, err));
+    ZP_TRY(gates_open(&t->gates, &t->model->position, &o->gates, err));
+    ZP_TRY(find_teacher(t, err));
+    return find_parameters(t, err);
+}
+
+static zp_status fill(struct trainer *t, zp_err *err)
+{
+    ZP_TRY(describe(t, err));
+    ZP_TRY(trainplan_make(t, &t->plan, err));
+    ZP_TRY(trainplan_check(t, err));
+    if (t->options.plan_only) return ZP_OK;
+    mem_stats_restart(); // R4
     ZP_TRY(open_parameters(t, err));
-    ZP_TRY(open_learning(t, err));
     ZP_TRY(open_optimiser(t, err));
     ZP_TRY(open_net(t, err));
     ZP_TRY(open_pic(t, err));
     ZP_TRY(open_marks(t, err));
-    t->key.config = o->config;
     return open_teacher(t, err);
 }
 
@@ -270,39 +305,48 @@ zp_status trainer_open(struct trainer *t, const struct zp_model *model, const st
     return status;
 }
 
-void trainer_close(struct trainer *t)
+void trainer_finish(struct trainer *t)
 {
     net_close(t->teacher);
-    netparam_close(&t->teacher_param);
     mem_free(t->teacher_w);
     mem_free(t->teacher_hidden);
     loss_close(t->loss);
     pic_free(&t->pic);
-    gates_free(&t->gates);
     net_close(t->net);
     opt_free(&t->opt);
-    netparam_close(&t->param);
     if (t->sum != t->dx) mem_free(t->sum);
-    if (t->dx != t->dw) mem_free(t->dx);
-    adapter_close(&t->adapter);
-    mem_free(t->w);
-    mem_free(t->dw);
+    mem_free(t->dx);
     mem_free(t->hidden);
     mem_free(t->dhidden);
     mem_free(t->dgates);
+    packed_close(&t->batch);
+    t->teacher = t->net = NULL;
+    t->loss = NULL;
+    t->teacher_w = t->teacher_hidden = t->sum = t->dx = NULL;
+    t->hidden = t->dhidden = t->dgates = NULL;
+}
+
+void trainer_close(struct trainer *t)
+{
+    trainer_finish(t);
+    netparam_close(&t->teacher_param);
+    gates_free(&t->gates);
+    netparam_close(&t->param);
+    adapter_close(&t->adapter);
+    mem_free(t->w);
     mem_free(t->frozen);
     mem_free(t->marks);
     gemm_close(t->gemm);
     pool_close(t->pool);
-    packed_close(&t->batch);
     packer_close(&t->packer);
     tasks_close(&t->tasks);
     *t = (struct trainer){ 0 };
 }
 
-void trainer_apply(struct trainer *t)
+zp_status trainer_write(const struct trainer *t, uint32_t type, const char *recipe,
+                        const char *path, zp_err *err)
 {
-    if (t->adapter.n) adapter_merge(&t->adapter, t->w); // R3
+    return netparam_write(&t->param, t->w, type, recipe, path, err);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -329,6 +373,12 @@ static void step_pic(struct trainer *t, double rate, double scale)
         opt_step(&t->pic.opt, t->pool, t->pic.p, t->pic.sum, rate, scale, &report);
 }
 
+static struct loss_matrix output_of(struct net *n, const float *w)
+{
+    const struct netparam_tensor *t = net_output(n);
+    return (struct loss_matrix){ t->in_file ? NULL : w + t->at, net_output_rows, n };
+}
+
 /* Loss of the batch at hand, and the gradient of its hidden rows where `back`. */
 static void run_loss(struct trainer *t, const struct net_gates *gates, bool back,
                      struct loss_sums *sums)
@@ -336,20 +386,19 @@ static void run_loss(struct trainer *t, const struct net_gates *gates, bool back
     const struct netparam_tensor *out = net_output(t->net);
     size_t d = t->model->h.d_model;
     struct loss_batch b = { .n_rows = (size_t)t->batch.n_rows * t->batch.n_ctx, .d = d,
-                            .hidden = t->hidden, .w_out = t->w + out->at,
+                            .hidden = t->hidden, .w_out = output_of(t->net, t->w),
                             .target = t->batch.targets, .ce_weight = t->options.ce_weight,
                             .kl_weight = t->options.kl_weight, .grad_scale = 1 };
     if (t->teacher) {
-        const struct netparam_tensor *teacher_out = net_output(t->teacher);
         net_forward(t->teacher, t->teacher_w, NULL, &t->batch, t->teacher_hidden);
-        b.teacher_d = teacher_out->n_in;
+        b.teacher_d = t->options.teacher->h.d_model;
         b.teacher_hidden = t->teacher_hidden;
-        b.teacher_w_out = t->teacher_w + teacher_out->at;
+        b.teacher_w_out = output_of(t->teacher, t->teacher_w);
     }
     net_forward(t->net, t->w, gates, &t->batch, t->hidden);
     if (back) {
         b.dhidden = t->dhidden;
-        b.dw_out = t->frozen[out - t->param.tensors] ? NULL : t->dw + out->at;
+        b.dw_out = t->frozen[out - t->param.tensors] ? NULL : t->dx + out->at;
     }
     loss_run(t->loss, &b, sums);
 }
@@ -394,15 +443,21 @@ static void run_match(struct trainer *t, const struct net_gates *gates,
     *sums = (struct loss_sums){ .ce = t->matching.off / n, .weight = 1 };
 }
 
+static void take_gradient(void *arg, const struct netparam_tensor *of, const float *dw)
+{
+    struct trainer *t = arg;
+    adapter_gradients(&t->adapter, of, dw, t->dx);
+}
+
 static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_gates *gates,
                            struct loss_sums *sums, zp_err *err)
 {
     bool learn = gates_learn(&t->gates, t->step);
-    struct net_gradients to = { .w = t->dw, .frozen = t->frozen };
+    struct net_gradients to = { .w = t->dx, .frozen = t->frozen };
     if (learn) to.mix = t->dgates, to.bias = t->dgates + t->gates.n_pairs;
     ZP_TRY(packer_micro(&t->packer, t->step + t->data_shift, micro, &t->batch, err));
-    if (t->adapter.n) adapter_clear(&t->adapter, t->dw);
-    else memset(t->dw, 0, t->param.n * sizeof *t->dw);
+    if (t->adapter.n) to.w = NULL, to.take = take_gradient, to.arg = t;
+    memset(t->dx, 0, t->n_x * sizeof *t->dx);
     memset(t->dgates, 0, t->gates.n * sizeof *t->dgates);
     if (t->pic.n) memset(t->pic.dp, 0, t->pic.n * sizeof *t->pic.dp);
     if (t->options.match) {
@@ -411,7 +466,6 @@ static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_g
         run_loss(t, gates, true, sums);
         net_backward(t->net, t->w, gates, &t->batch, t->dhidden, &to);
     }
-    if (t->adapter.n) adapter_gradients(&t->adapter, t->dw, t->dx);
     return ZP_OK;
 }
 
@@ -459,7 +513,6 @@ zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *
     if (isfinite(out->loss)) opt_step(&t->opt, t->pool, t->x, t->sum, out->rate, 1 / weight,
                                       &out->opt);
     else out->opt = (struct opt_report){ .grad_norm = (double)NAN, .skipped = true };
-    if (!out->opt.skipped) trainer_apply(t);
     out->verdict = guard_step(&t->guard, out->loss, out->opt.grad_norm);
     out->spike = guard_is_spike(&t->guard, out->loss);
     t->gates.n_closings = 0;
@@ -530,7 +583,7 @@ static size_t list_parts(const struct trainer *t, struct checkpoint_part *out)
         { "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1 },
         { "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard },
         { "data.shift", CHECKPOINT_U64, &t->data_shift, 1 },
-        { "marks", CHECKPOINT_F64, t->marks, marks_count(t) },
+        { "marks", CHECKPOINT_F64, t->marks, trainer_marks_count(t) },
     };
     memcpy(out, own, sizeof own);
     gates_parts(&t->gates, out + OWN_PARTS);
@@ -568,13 +621,12 @@ static zp_status restore(struct trainer *t, const struct checkpoint *c, zp_err *
     ZP_TRY(checkpoint_read(c, name_of_x(t), CHECKPOINT_F32, t->x, t->n_x, err));
     ZP_TRY(checkpoint_read(c, "adam.m", CHECKPOINT_F32, t->opt.m, t->n_x, err));
     ZP_TRY(checkpoint_read(c, "adam.v", CHECKPOINT_F32, t->opt.v, t->n_x, err));
-    trainer_apply(t);
     ZP_TRY(checkpoint_read(c, "adam.steps", CHECKPOINT_U64, &t->opt.steps, 1, err));
     ZP_TRY(checkpoint_read(c, "guard", CHECKPOINT_U8, &t->guard, sizeof t->guard, err));
     ZP_TRY(checkpoint_read(c, "data.shift", CHECKPOINT_U64, &t->data_shift, 1, err));
     /* Older ones have none: what is looked at first counts. */
     if (checkpoint_find(c, "marks"))
-        ZP_TRY(checkpoint_read(c, "marks", CHECKPOINT_F64, t->marks, marks_count(t), err));
+        ZP_TRY(checkpoint_read(c, "marks", CHECKPOINT_F64, t->marks, trainer_marks_count(t), err));
     t->step = c->step;
     ZP_TRY(restore_pic(t, c, err));
     return gates_restore(&t->gates, c, err);

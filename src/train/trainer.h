@@ -6,7 +6,10 @@
  * R2 gradients of what learns are added over micro-batches in ascending order: the same bits for
  *    any number of processes (dist.h). Those of adapters are made from the gradients of one
  *    micro-batch before they are added.
- * R3 with adapters w is always what they make it; no other parameter changes. */
+ * R3 what does not learn stays in the model's file, but for vectors, and so does all of the
+ *    teacher: netparam.h widens a matrix when a product needs it. With adapters no parameter
+ *    changes.
+ * R4 what trainer_open and steps hold is what `plan` says, tag by tag (trainplan.h). */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -17,6 +20,7 @@
 #include "train/optimiser.h"
 #include "train/pic.h"
 #include "train/schedule.h"
+#include "train/trainplan.h"
 
 struct trainer_options {
     uint32_t n_ctx, n_rows, n_micro; /* packer.h */
@@ -43,6 +47,9 @@ struct trainer_options {
      * are adapters. */
     bool (*learns)(void *arg, const struct netparam_tensor *t);
     void *learns_arg;
+    bool saves;      /* trainer_save will be called: the plan knows of it */
+    uint64_t memory; /* most bytes it may hold; 0: what the machine has left */
+    bool plan_only;  /* nothing but `plan` is made; the trainer can only be closed */
 };
 
 struct trainer_step {
@@ -89,10 +96,11 @@ struct trainer {
     struct netparam teacher_param;
     struct net *teacher;
     float *teacher_w, *teacher_hidden;
-    struct adapter adapter;  /* rank 0: none */
-    float *w, *dw;           /* (param.n); dw: of a micro-batch */
-    /* (n_x) what learns: w and dw, or the adapters and their gradients; sum: of micro-batches, dx
-     * itself where there is one. */
+    struct adapter adapter;  /* n 0: none */
+    struct trainplan plan;
+    float *w;                /* (param.n) */
+    /* (n_x) what learns: w, or the adapters; dx: gradients of a micro-batch; sum: of all, dx itself
+     * where there is one. */
     float *x, *dx, *sum;
     size_t n_x;
     float *hidden, *dhidden; /* (rows of a micro-batch, d_model) */
@@ -110,12 +118,16 @@ struct trainer {
     struct checkpoint_key key;
 };
 
-/* model, shards, dist and the teacher must outlive t. w starts as the model's file has it. */
+/* model, shards, dist and the teacher must outlive t. w starts as the model's file has it.
+ * ZP_NO_MEMORY, before anything large is taken: more than options.memory, or than there is. */
 zp_status trainer_open(struct trainer *t, const struct zp_model *model, const struct shards *shards,
                        struct dist *dist, const struct trainer_options *o, zp_err *err);
 void trainer_close(struct trainer *t); /* accepts a half-built or zeroed object */
-/* After a change to t->x from outside: w follows. */
-void trainer_apply(struct trainer *t);
+/* The model as it is now: netparam_write. */
+zp_status trainer_write(const struct trainer *t, uint32_t type, const char *recipe,
+                        const char *path, zp_err *err);
+/* Frees what steps alone need: parameters, adapters and gates stay. */
+void trainer_finish(struct trainer *t);
 /* One step. What it found is in *out; where the verdict is not GUARD_GO nothing was changed but the
  * number of the step. */
 zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *err);

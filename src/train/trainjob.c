@@ -180,11 +180,12 @@ static void ask_all(struct trainjob *j, uint64_t steps)
     ask_adapter(j);
 }
 
-static void ask_model(struct trainjob *j, const char *name, const struct zp_model *m,
-                      const struct netparam *p, const float *w)
+static void ask_model(struct trainjob *j, const char *name, const struct netparam *p)
 {
-    const char *table = zp_model_sha256(m); /* keys and shapes, not values */
-    uint64_t hash = hash_bytes(w, p->n * sizeof *w, hash_bytes(table, strlen(table), 0));
+    const char *table = zp_model_sha256(p->model); /* keys and shapes, not values */
+    uint64_t hash = hash_bytes(table, strlen(table), 0);
+    for (size_t i = 0; i < p->n_tensors; i++)
+        hash = hash_bytes(p->tensors[i].file->data, p->tensors[i].file->bytes, hash);
     ask(j, name, "%016llx", (unsigned long long)hash);
 }
 
@@ -193,8 +194,8 @@ static void ask_values(struct trainjob *j)
 {
     const struct trainer *t = &j->trainer;
     const zp_train_options *o = &j->options;
-    ask_model(j, "model", j->model, &t->param, t->w);
-    if (t->teacher) ask_model(j, "original", j->original, &t->teacher_param, t->teacher_w);
+    ask_model(j, "model", &t->param);
+    if (j->original) ask_model(j, "original", &t->teacher_param);
     ask(j, "documents", "%016llx", (unsigned long long)j->shards.head.tables_hash);
     if (!gates_need_mix(&j->gates)) return;
     ask(j, "eval-every", "%llu", (unsigned long long)o->eval_every);
@@ -242,6 +243,9 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
                                  .recompute = o->recompute,
                                  .match = o->match,
                                  .adapter = j->adapter,
+                                 .saves = o->run != NULL,
+                                 .memory = o->memory,
+                                 .plan_only = o->memory_plan,
                                  .learns = strcmp(o->learn, "all") == 0 ? NULL : learns_heads,
                                  .learns_arg = (void *)(uintptr_t)o->learn };
     t.gates.seed = o->seed;
@@ -252,11 +256,9 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
     ask_all(j, steps);
     t.config = hash_asked(j);
     ZP_TRY(trainer_open(&j->trainer, j->model, &j->shards, j->dist, &t, err));
+    if (o->memory_plan) return ZP_OK;
     ask_values(j);
-    if (!j->start.folder) return ZP_OK;
-    ZP_TRY(adapterfile_load(&j->start, &j->trainer.adapter, err));
-    trainer_apply(&j->trainer);
-    return ZP_OK;
+    return j->start.folder ? adapterfile_load(&j->start, &j->trainer.adapter, err) : ZP_OK;
 }
 
 static zp_status fill(struct trainjob *j, zp_err *err)
@@ -318,6 +320,8 @@ zp_status trainjob_run(struct trainjob *j, zp_err *err)
                                   .report_arg = o->report_arg };
     zp_err why = { 0 };
     zp_status status = trainrun(&j->trainer, &r, &j->result, &why);
+    mem_stats_read(&j->counted);
+    trainer_finish(&j->trainer);
     /* The others are not to wait for a process that failed by itself; what follows the abort is
      * never reached, so that this is where the reason can be told. */
     if (status != ZP_OK && status != ZP_INTERRUPTED && dist_size(j->dist) > 1) {
@@ -364,6 +368,37 @@ static void report_adapter(struct json_build *w, const struct trainjob *j)
     json_build_object_end(w);
 }
 
+static void report_tags(struct json_build *w, const char *key, const uint64_t *bytes,
+                        uint64_t total)
+{
+    json_build_object(w, key);
+    for (int tag = 0; tag < MEM_TAG_COUNT; tag++)
+        if (bytes[tag]) json_build_uint(w, mem_tag_name((enum mem_tag)tag), bytes[tag]);
+    json_build_uint(w, "total", total);
+    json_build_object_end(w);
+}
+
+static void report_memory(struct json_build *w, const struct trainjob *j)
+{
+    const struct trainplan *p = &j->trainer.plan;
+    json_build_object(w, "memory");
+    report_tags(w, "predicted", p->bytes, trainplan_total(p));
+    if (j->options.memory_plan) json_build_uint(w, "available", os_memory_available());
+    else report_tags(w, "counted", j->counted.peak, j->counted.peak_total);
+    json_build_object_end(w);
+}
+
+zp_status trainjob_plan(const struct trainjob *j, char **json, zp_err *err)
+{
+    struct json_build w;
+    json_build_open(&w, err);
+    json_build_object(&w, NULL);
+    json_build_text(&w, "model", j->model_path);
+    report_memory(&w, j);
+    json_build_object_end(&w);
+    return json_build_finish(&w, json);
+}
+
 void trainjob_report(const struct trainjob *j, struct json_build *w)
 {
     const zp_train_options *o = &j->options;
@@ -391,6 +426,7 @@ void trainjob_report(const struct trainjob *j, struct json_build *w)
     json_build_uint(w, "roll_backs", r->roll_backs);
     json_build_text(w, "run", o->run);
     report_adapter(w, j);
+    report_memory(w, j);
 }
 
 zp_status trainjob_write_adapter(const struct trainjob *j, zp_err *err)
@@ -401,13 +437,13 @@ zp_status trainjob_write_adapter(const struct trainjob *j, zp_err *err)
 
 static zp_status write_model(const struct trainjob *j, const char *out, zp_err *err)
 {
-    return netparam_write(&j->trainer.param, j->trainer.w,
-                          quant_traits_by_name(j->options.type)->type, NULL, out, err);
+    return trainer_write(&j->trainer, quant_traits_by_name(j->options.type)->type, NULL, out, err);
 }
 
 static zp_status train(struct trainjob *j, const char *out, char **json, zp_err *err)
 {
     struct json_build w;
+    if (j->options.memory_plan) return json ? trainjob_plan(j, json, err) : ZP_OK;
     ZP_TRY(gguf_check_output(out, err));
     ZP_TRY(trainjob_run(j, err));
     if (!trainjob_leads(j)) return ZP_OK;

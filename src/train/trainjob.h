@@ -20,6 +20,7 @@ struct trainjob {
     struct dist *dist;
     struct trainer trainer;
     struct trainrun_result result;
+    struct mem_stats counted; /* peaks of the run, its last checkpoint included */
     const char *model_path, *corpus_path;
     /* what was asked for, for run.json and the checkpoints' key */
     struct series_option asked[TRAINJOB_OPTIONS];
@@ -35,6 +36,8 @@ void trainjob_close(struct trainjob *j); /* accepts a half-built object */
 zp_status trainjob_run(struct trainjob *j, zp_err *err);
 /* The adapters as PEFT's folder, where that was asked for. */
 zp_status trainjob_write_adapter(const struct trainjob *j, zp_err *err);
+/* With options.memory_plan, in place of a run: the document of the memory that it would hold. */
+zp_status trainjob_plan(const struct trainjob *j, char **json, zp_err *err);
 /* Members of the report's object that w is in. */
 void trainjob_report(const struct trainjob *j, struct json_build *w);
 /* Whether this process writes files and reports. */

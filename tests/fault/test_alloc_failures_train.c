@@ -1,6 +1,6 @@
-/* test_alloc_failures_train.c: saving and opening checkpoints, making models and reading and
- * writing their parameters when allocation number n fails, for all n: ZP_NO_MEMORY, no byte stays
- * behind, the folder is as it was, and it works afterwards. */
+/* test_alloc_failures_train.c: saving and opening checkpoints, making models, reading and writing
+ * their parameters, and opening all that a training run holds when allocation number n fails, for
+ * all n: ZP_NO_MEMORY, no byte stays behind, the folder is as it was, and it works afterwards. */
 #include "alloc_failures.h"
 
 #include "in_folder.h"
@@ -8,6 +8,7 @@
 #include "train/checkpoint.h"
 #include "train/netparam.h"
 #include "train/newmodel.h"
+#include "train/trainer.h"
 #include "train_fixture.h"
 
 static const float weights[100] = { 1, 2, 3 };
@@ -96,10 +97,57 @@ static void test_models(void **state)
     zp_model_close(open);
 }
 
+struct wish {
+    const struct zp_model *model;
+    const struct shards *shards;
+    struct dist *dist;
+    struct trainer_options options;
+};
+
+static zp_status open_all(void *arg, zp_err *why)
+{
+    const struct wish *w = arg;
+    struct trainer t;
+    ZP_TRY(trainer_open(&t, w->model, w->shards, w->dist, &w->options, why));
+    trainer_close(&t);
+    return ZP_OK;
+}
+
+static void test_trainers(void **state)
+{
+    (void)state;
+    enum { CONVENIENCES = EXPRESSIONS + 1 }; /* oneDNN is one */
+    static const size_t n_words[] = { 90, 40, 200 };
+    struct train_fixture f;
+    zp_model *open;
+    fixture_open(&f, 270, n_words, ZP_COUNT(n_words));
+    GOLDEN_OK(os_make_folders(in_folder("models"), err));
+    GOLDEN_OK(make(NULL, err));
+    GOLDEN_OK(zp_model_open(&open, in_folder("models/new.gguf"), NULL, err));
+    struct wish w = { .model = open, .shards = &f.shards };
+    w.options = (struct trainer_options){
+        .n_ctx = 48, .n_rows = 2, .n_micro = 2, .n_threads = 2, .task_share = 0.5, .teacher = open,
+        .ce_weight = 1, .kl_weight = 1, .pic_steps = 2, .gates.policy = GATES_L1,
+        .schedule = { .peak = 1e-3, .steps = 9 }
+    };
+    GOLDEN_OK(dist_open(&w.dist, "single", NULL, err));
+    for (int adapters = 0; adapters < 2; adapters++) {
+        struct fail_call call = { .what = adapters ? "trainer with adapters" : "trainer",
+                                  .run = open_all, .arg = &w, .may_do_without = CONVENIENCES };
+        if (adapters) w.options.adapter = (struct adapter_options){ 2, 2, 1 << ADAPTER_Q, 1 };
+        GOLDEN_OK(open_all(&w, err)); /* the tokenizer stays */
+        fail_each(&call, 60);
+    }
+    dist_close(w.dist);
+    zp_model_close(open);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     fail_watch_jansson();
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_checkpoints),
-                                        cmocka_unit_test(test_models) };
+                                        cmocka_unit_test(test_models),
+                                        cmocka_unit_test(test_trainers) };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -185,6 +185,57 @@ static void test_precision_is_what_the_processor_has(void **state)
     pool_close(pool);
 }
 
+static uint64_t live_products(void)
+{
+    struct mem_stats stats;
+    mem_stats_read(&stats);
+    return stats.live[MEM_PRODUCT];
+}
+
+static void check_bytes(struct gemm_options options)
+{
+    enum { COUNT = 12345 };
+    struct pool *pool = pool_of(3);
+    zp_err err = { 0 };
+    uint64_t before = live_products();
+    struct gemm *g = open_products(pool, options);
+    uint64_t planned = gemm_bytes(g, COUNT);
+    assert_int_equal(live_products() - before, gemm_bytes(g, 0));
+    assert_int_equal(gemm_reserve(g, COUNT, &err), ZP_OK);
+    assert_int_equal(gemm_reserve(g, COUNT - 1, &err), ZP_OK); /* there is more */
+    assert_int_equal(live_products() - before, planned);
+    assert_int_equal(gemm_bytes(g, 0), planned);
+    gemm_close(g);
+    pool_close(pool);
+}
+
+static void test_bytes_are_as_planned(void **state)
+{
+    (void)state;
+    check_bytes((struct gemm_options){ .own = true });
+    check_bytes((struct gemm_options){ 0 });
+    check_bytes((struct gemm_options){ .precision = GEMM_BF16, .emulate = may_emulate });
+}
+
+static void test_f32_in_spite_of_the_precision(void **state)
+{
+    (void)state;
+    struct rng r = seeded("f32 of bf16");
+    struct pool *pool = pool_of(2);
+    struct gemm *half = open_products(pool, (struct gemm_options){ .precision = GEMM_BF16,
+                                                                   .emulate = may_emulate });
+    struct gemm *full = open_products(pool, (struct gemm_options){ 0 });
+    struct case_product c = make_product(&r, GEMM_NN, false, 70, 90, 110, 0);
+    multiply(full, &c);
+    float *want = copy_of(c.y, c.y_count);
+    memset(c.y, 0, c.y_count * sizeof *c.y);
+    gemm_run_f32(half, &c.p);
+    assert_same_bits(c.y, want, c.y_count, "f32");
+    gemm_close(half);
+    gemm_close(full);
+    pool_close(pool);
+}
+
 static void test_open_survives_any_lack_of_memory(void **state)
 {
     (void)state;
@@ -212,6 +263,8 @@ int main(void)
         GRAD_TEST(test_threads_do_not_change_bits),
         GRAD_TEST(test_nothing_to_add_leaves_or_clears),
         GRAD_TEST(test_precision_is_what_the_processor_has),
+        GRAD_TEST(test_bytes_are_as_planned),
+        GRAD_TEST(test_f32_in_spite_of_the_precision),
         GRAD_TEST(test_open_survives_any_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

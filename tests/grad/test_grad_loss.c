@@ -49,7 +49,7 @@ static struct loss_batch make_batch(struct rng *r, size_t n_rows, size_t d, size
     struct loss_batch b = { .n_rows = n_rows, .d = d, .ce_weight = 0.7f, .kl_weight = 0.4f,
                             .grad_scale = 0.5f, .teacher_d = teacher_d };
     b.hidden = numbers(r, n_rows * d, 2);
-    b.w_out = numbers(r, n_vocab * d, 1);
+    b.w_out.w = numbers(r, n_vocab * d, 1);
     int32_t *target = room(n_rows * sizeof *target);
     for (size_t i = 0; i < n_rows; i++)
         target[i] = rng_below(r, 4) ? (int32_t)rng_below(r, n_vocab) : -1;
@@ -58,7 +58,7 @@ static struct loss_batch make_batch(struct rng *r, size_t n_rows, size_t d, size
     for (size_t i = 0; i < n_rows; i++) weight[i] = i % 5 ? weight[i] + 1 : 0;
     if (weights) b.weight = weight;
     if (teacher_d) b.teacher_hidden = numbers(r, n_rows * teacher_d, 2);
-    if (teacher_d) b.teacher_w_out = numbers(r, n_vocab * teacher_d, 1);
+    if (teacher_d) b.teacher_w_out.w = numbers(r, n_vocab * teacher_d, 1);
     b.dhidden = zeros(n_rows * d);
     b.dw_out = zeros(n_vocab * d);
     return b;
@@ -70,10 +70,16 @@ static struct loss_sums run(const struct loss_batch *b, size_t n_vocab, uint32_t
     struct gemm *g;
     struct loss *l = NULL;
     struct loss_sums sums;
+    struct loss_shape shape = { .n_vocab = n_vocab, .d = b->d,
+                                .teacher_d = b->teacher_hidden ? b->teacher_d : 0,
+                                .in_pieces = !b->w_out.w };
+    struct mem_stats before, after;
     zp_err err = { 0 };
-    if (gemm_open(&g, pool, GEMM_F32, &err) != ZP_OK ||
-        loss_open(&l, g, n_vocab, b->teacher_hidden != NULL, &err) != ZP_OK)
-        fail_msg("%s", err.message);
+    if (gemm_open(&g, pool, GEMM_F32, &err) != ZP_OK) fail_msg("%s", err.message);
+    mem_stats_read(&before);
+    if (loss_open(&l, g, &shape, &err) != ZP_OK) fail_msg("%s", err.message);
+    mem_stats_read(&after);
+    assert_int_equal(after.live[MEM_PRODUCT] - before.live[MEM_PRODUCT], loss_bytes(&shape));
     loss_run(l, b, &sums);
     loss_close(l);
     gemm_close(g);
@@ -112,10 +118,10 @@ static void check_loss(struct rng *r, size_t n_rows, size_t d, size_t n_vocab, s
     for (size_t i = 0; i < n_vocab * d; i++) dw[i] -= before[i];
     struct case_loss c = { .b = b, .n_vocab = n_vocab };
     c.hidden = doubles_of(b.hidden, n_rows * d);
-    c.w = doubles_of(b.w_out, n_vocab * d);
+    c.w = doubles_of(b.w_out.w, n_vocab * d);
     if (teacher_d) {
         c.teacher_hidden = doubles_of(b.teacher_hidden, n_rows * teacher_d);
-        c.teacher_w = doubles_of(b.teacher_w_out, n_vocab * teacher_d);
+        c.teacher_w = doubles_of(b.teacher_w_out.w, n_vocab * teacher_d);
     }
     c.x = room(n_vocab * sizeof *c.x);
     c.t = room(n_vocab * sizeof *c.t);
@@ -170,6 +176,65 @@ static void test_threads_do_not_change_bits(void **state)
     }
 }
 
+/* ---- output matrices in pieces --------------------------------------------------------------- */
+
+struct pieces {
+    const float *w;
+    size_t d, next, n_vocab;
+};
+
+/* Rows come in ascending order, all of them; what the room held before is gone. */
+static const float *copy_rows(void *arg, size_t first, size_t n, float *room)
+{
+    struct pieces *p = arg;
+    assert_int_equal(first, p->next);
+    assert_true(n > 0 && n <= p->n_vocab - first);
+    memcpy(room, p->w + first * p->d, n * p->d * sizeof *room);
+    p->next = first + n == p->n_vocab ? 0 : first + n;
+    return room;
+}
+
+/* dhidden of a row, in double, from what the loss is by definition. */
+static void check_dhidden(const struct loss_batch *b, size_t row, size_t n_vocab)
+{
+    double *w = doubles_of(b->w_out.w, n_vocab * b->d), *x = room(n_vocab * sizeof *x);
+    double *t = room(n_vocab * sizeof *t), *want = room(b->d * sizeof *want);
+    double *teacher = doubles_of(b->teacher_w_out.w, n_vocab * b->teacher_d);
+    double scale = (double)b->grad_scale * (double)b->weight[row];
+    log_softmax(x, doubles_of(b->hidden + row * b->d, b->d), w, n_vocab, b->d);
+    log_softmax(t, doubles_of(b->teacher_hidden + row * b->teacher_d, b->teacher_d), teacher,
+                n_vocab, b->teacher_d);
+    memset(want, 0, b->d * sizeof *want);
+    for (size_t v = 0; v < n_vocab; v++) {
+        double hit = (size_t)b->target[row] == v;
+        double dx = scale * ((double)b->ce_weight * (exp(x[v]) - hit) +
+                             (double)b->kl_weight * (exp(x[v]) - exp(t[v])));
+        for (size_t i = 0; i < b->d; i++) want[i] += dx * w[v * b->d + i];
+    }
+    assert_near("dhidden", b->dhidden + row * b->d, want, b->d, 1e-4);
+}
+
+/* More than a panel of either matrix: whole and in pieces alike. */
+static void test_pieces_change_no_bit(void **state)
+{
+    (void)state;
+    enum { ROWS = 20, D = 64, TEACHER_D = 80, VOCAB = 70001 };
+    struct rng r = seeded("loss pieces");
+    struct loss_batch b = make_batch(&r, ROWS, D, VOCAB, TEACHER_D, true), parts = b;
+    struct pieces mine = { b.w_out.w, D, 0, VOCAB }, other = { b.teacher_w_out.w, TEACHER_D, 0,
+                                                               VOCAB };
+    parts.w_out = (struct loss_matrix){ .rows = copy_rows, .arg = &mine };
+    parts.teacher_w_out = (struct loss_matrix){ .rows = copy_rows, .arg = &other };
+    parts.dhidden = zeros(ROWS * D), parts.dw_out = zeros(VOCAB * D);
+    struct loss_sums whole = run(&b, VOCAB, 2), sums = run(&parts, VOCAB, 2);
+    assert_memory_equal(&sums, &whole, sizeof sums);
+    assert_same_bits(parts.dhidden, b.dhidden, ROWS * D, "dhidden");
+    assert_same_bits(parts.dw_out, b.dw_out, VOCAB * D, "dw_out");
+    size_t row = 0;
+    while (b.target[row] < 0 || b.weight[row] == 0) row++;
+    check_dhidden(&b, row, VOCAB);
+}
+
 /* ---- drawn labels ---------------------------------------------------------------------------- */
 
 /* Loss and gradients are those of targets that are what was drawn. */
@@ -210,7 +275,7 @@ static void test_labels_follow_the_softmax(void **state)
     double p[VOCAB], sum = 0;
     for (size_t i = 0; i < ROWS; i++) ones[i] = 1, target[i] = 0;
     struct loss_draw draw = { 1, 2, label };
-    run(&(struct loss_batch){ .n_rows = ROWS, .d = 1, .hidden = ones, .w_out = w,
+    run(&(struct loss_batch){ .n_rows = ROWS, .d = 1, .hidden = ones, .w_out.w = w,
                               .target = target, .draw = &draw },
         VOCAB, 2);
     for (size_t i = 0; i < ROWS; i++) n[label[i]]++;
@@ -227,6 +292,7 @@ int main(void)
         GRAD_TEST(test_gradients),
         GRAD_TEST(test_nothing_but_sums_without_gradients),
         GRAD_TEST(test_threads_do_not_change_bits),
+        GRAD_TEST(test_pieces_change_no_bit),
         GRAD_TEST(test_drawn_labels_count_as_targets),
         GRAD_TEST(test_labels_follow_the_softmax),
     };

@@ -162,7 +162,8 @@ static void open_witness(struct witness *b, const char *name, bool backend_own)
     b->d = b->m->h.d_model;
     GOLDEN_OK(gemm_open_with(&b->g, b->pool, &products, err));
     GOLDEN_OK(netparam_open(&b->p, b->m, err));
-    GOLDEN_OK(loss_open(&b->loss, b->g, b->m->h.n_vocab, true, err));
+    struct loss_shape shape = { .n_vocab = b->m->h.n_vocab, .d = b->d, .teacher_d = b->d };
+    GOLDEN_OK(loss_open(&b->loss, b->g, &shape, err));
     read_batch(b);
     read_weights(b);
     read_gates(b);
@@ -195,9 +196,9 @@ static struct loss_sums run_pass(struct witness *b, float scale)
     memset(b->dw, 0, b->p.n * sizeof *b->dw);
     net_forward(b->net, b->w, &b->gates, &b->batch, b->hidden);
     struct loss_batch l = {
-        .n_rows = b->n_rows, .d = b->d, .hidden = b->hidden, .w_out = b->w + output->at,
+        .n_rows = b->n_rows, .d = b->d, .hidden = b->hidden, .w_out.w = b->w + output->at,
         .target = b->batch.targets, .weight = b->weight, .teacher_d = b->d,
-        .teacher_hidden = b->teacher_hidden, .teacher_w_out = b->teacher + output->at,
+        .teacher_hidden = b->teacher_hidden, .teacher_w_out.w = b->teacher + output->at,
         .ce_weight = (float)number(b->json, "ce_weight"),
         .kl_weight = (float)number(b->json, "kl_weight"), .grad_scale = scale,
         .dhidden = b->dhidden, .dw_out = b->dw + output->at

@@ -1,5 +1,6 @@
 /* test_netparam.c: a model's parameters go into an array and back into a file without a bit being
- * lost, stand by original pair there, and what cannot be trained or written says so. */
+ * lost, stand by original pair there, are the same where they stay in the file, and what cannot be
+ * trained or written says so. */
 #include "golden.h"
 #include "grad/grad_cases.h"
 
@@ -261,6 +262,132 @@ static void test_gains_of_many_heads_are_written_in_pieces(void **state)
     netparam_close(&q);
     zp_model_close(copy);
     zp_model_close(m);
+}
+
+/* ---- what stays in the file ------------------------------------------------------------------ */
+
+static uint64_t live_weights(void)
+{
+    struct mem_stats stats;
+    mem_stats_read(&stats);
+    return stats.live[MEM_WEIGHTS];
+}
+
+static bool makes_queries(void *arg, const struct netparam_tensor *t)
+{
+    (void)arg;
+    return strstr(t->name, ".attn_q.") != NULL;
+}
+
+/* The same model with what does not learn left in the file. */
+static float *leave_all(struct netparam *p, const zp_model *m, netparam_learns_fn learns)
+{
+    GOLDEN_OK(netparam_open(p, m, err));
+    netparam_leave(p, learns, NULL);
+    float *w = zeros(p->n);
+    GOLDEN_OK(netparam_read(p, w, err));
+    return w;
+}
+
+/* The floats of tensor t of q, by all ways there are to them. */
+static void check_left(const struct netparam *q, const float *left, const struct netparam_tensor *t,
+                       const float *want, struct pool *pool)
+{
+    float *out = zeros(t->n);
+    if (!t->in_file) {
+        assert_same_bits(left + t->at, want, t->n, t->name);
+        return;
+    }
+    for (size_t row = 0, n; row < t->n_out; row += n) {
+        n = t->n_out - row < 7 ? t->n_out - row : 7;
+        float *to = out + row * t->n_in;
+        assert_ptr_equal(netparam_rows(q, left, t, row % 2 ? pool : NULL, row, n, to), to);
+    }
+    assert_same_bits(out, want, t->n, t->name);
+    if (t->layer == q->model->h.n_layer) return;
+    memset(out, 0, t->n * sizeof *out);
+    assert_true(t->n <= netparam_room(q));
+    netparam_matrix(q, left, t, pool, out);
+    assert_same_bits(out, want, t->n, t->name);
+}
+
+static void check_gathered(const struct netparam *q, const float *want, struct pool *pool,
+                           struct rng *r)
+{
+    const struct netparam_tensor *t = netparam_find(q, "token_embd.weight", 0);
+    int32_t ids[9];
+    float *out = zeros(ZP_COUNT(ids) * t->n_in);
+    for (size_t i = 0; i < ZP_COUNT(ids); i++) ids[i] = (int32_t)rng_below(r, t->n_out);
+    netparam_gather(q, t, pool, ZP_COUNT(ids), ids, out);
+    for (size_t i = 0; i < ZP_COUNT(ids); i++)
+        assert_same_bits(out + i * t->n_in, want + (size_t)ids[i] * t->n_in, t->n_in, t->name);
+}
+
+static void test_what_stays_in_the_file_has_the_same_floats(void **state)
+{
+    (void)state;
+    struct rng r = seeded("left in the file");
+    struct pool *pool = pool_of(3);
+    for (size_t i = 0; i < ZP_COUNT(models); i++) {
+        struct netparam p, q;
+        zp_model *m = golden_small(models[i]);
+        float *w = read_all(&p, m);
+        uint64_t before = live_weights(), bytes = 0;
+        float *left = leave_all(&q, m, i % 2 ? NULL : makes_queries);
+        for (size_t t = 0; t < q.n_tensors; t++) {
+            const struct netparam_tensor *of = &q.tensors[t];
+            bool stays = of->matrix && !strstr(of->name, ".pos_") &&
+                         (i % 2 || !strstr(of->name, ".attn_q."));
+            if (of->in_file != stays) fail_msg("%s: %s", models[i], of->name);
+            if (stays) bytes += of->file->bytes;
+            check_left(&q, left, of, w + p.tensors[t].at, pool);
+        }
+        check_gathered(&q, w + netparam_find(&p, "token_embd.weight", 0)->at, pool, &r);
+        assert_true(q.n < p.n);
+        assert_int_equal(live_weights() - before, bytes);
+        netparam_close(&q);
+        assert_int_equal(live_weights(), before);
+        netparam_close(&p);
+        zp_model_close(m);
+        release_all(NULL);
+    }
+    pool_close(pool);
+}
+
+static void add_one(void *arg, const struct netparam_tensor *t, float *w)
+{
+    for (size_t i = 0; strstr(t->name, arg) && i < t->n; i++) w[i] += 1;
+}
+
+/* The file that is written of one that was left is that of all floats, changed ones too. */
+static void test_what_stays_in_the_file_is_written(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "gguf-llama-yarn", "gguf-qwen3", "zerope-mixed", "llama" };
+    static char changed[] = ".attn_k.weight";
+    for (size_t i = 0; i < ZP_COUNT(names); i++)
+        for (int change = 0; change < 2; change++) {
+            struct netparam p, q;
+            struct buffer a = buffer_with_max(MEM_META, 1 << 26), b = a;
+            zp_model *m = golden_small(names[i]);
+            float *w = read_all(&p, m), *left = leave_all(&q, m, makes_queries);
+            if (change) netparam_set_change(&q, add_one, changed);
+            for (size_t t = 0; change && t < p.n_tensors; t++)
+                add_one(changed, &p.tensors[t], w + p.tensors[t].at);
+            uint32_t type = i % 2 ? QUANT_Q8_0 : QUANT_F32;
+            GOLDEN_OK(netparam_write(&p, w, type, "{}", in_folder("floats.gguf"), err));
+            GOLDEN_OK(netparam_write(&q, left, type, "{}", in_folder("left.gguf"), err));
+            GOLDEN_OK(os_read_file(in_folder("floats.gguf"), &a, err));
+            GOLDEN_OK(os_read_file(in_folder("left.gguf"), &b, err));
+            assert_int_equal(a.size, b.size);
+            assert_memory_equal(a.data, b.data, a.size);
+            buffer_free(&a);
+            buffer_free(&b);
+            netparam_close(&q);
+            netparam_close(&p);
+            zp_model_close(m);
+            release_all(NULL);
+        }
 }
 
 /* ---- what else is in the file ---------------------------------------------------------------- */
@@ -527,10 +654,14 @@ static void test_damaged_values_are_refused(void **state)
             m = open_with("gguf-qwen2", names[i], n_in, n_out, values);
             if (netparam_open(&p, m, &err) != ZP_OK) fail_msg("%s", err.message);
             float *w = zeros(p.n);
-            uint64_t live = live_bytes();
-            assert_int_equal(netparam_read(&p, w, &err), ZP_BAD_FILE);
-            assert_non_null(strstr(err.message, names[i]));
-            assert_int_equal(live_bytes(), live);
+            for (int left = 0; left < 2; left++) {
+                if (left) netparam_leave(&p, NULL, NULL);
+                uint64_t live = live_bytes();
+                err = (zp_err){ 0 };
+                assert_int_equal(netparam_read(&p, w, &err), ZP_BAD_FILE);
+                assert_non_null(strstr(err.message, names[i]));
+                assert_int_equal(live_bytes(), live);
+            }
             netparam_close(&p);
             zp_model_close(m);
         }
@@ -596,6 +727,8 @@ int main(void)
         GRAD_TEST(test_rows_stand_by_original_pair),
         GRAD_TEST(test_shared_gains_become_one_row_a_head),
         GRAD_TEST(test_gains_of_many_heads_are_written_in_pieces),
+        GRAD_TEST(test_what_stays_in_the_file_has_the_same_floats),
+        GRAD_TEST(test_what_stays_in_the_file_is_written),
         GRAD_TEST(test_evidence_goes_and_all_else_stays),
         GRAD_TEST(test_each_type_that_can_be_written),
         GRAD_TEST(test_a_model_is_written_over_its_own_file),
