@@ -86,6 +86,8 @@ static void train_options(struct cli *c, zp_train_options *o)
         .n_threads = cli_u32(c, "threads"),
         .bf16 = cli_flag(c, "bf16"),
         .recompute = cli_flag(c, "recompute"),
+        .memory = cli_has(c, "memory") ? (uint64_t)cli_int(c, "memory") << 20 : 0,
+        .memory_plan = cli_flag(c, "memory-plan"),
         .type = cli_text(c, "type"),
         .run = cli_text(c, "run-dir"),
         .resume = cli_flag(c, "resume"),

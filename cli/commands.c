@@ -473,6 +473,11 @@ static const struct cli_example corpus_examples[] = {
     INT("seed", "N", 1, 9e18, "1", "seed of all draws", .flag_only = true),               \
     FLAG("bf16", "products in bfloat16 where the processor can"),                         \
     FLAG("recompute", "keep less between the passes: less memory, a third more work"),    \
+    COUNT("memory", "MIB", 1, 1 << 30, NULL,                                              \
+          "refuse to begin where the run would hold more, in MiB; default: what the machine " \
+          "has left"),                                                                    \
+    FLAG("memory-plan", "tell the memory that the run would hold, and do nothing else",   \
+         .flag_only = true),                                                              \
     CHOICE("type", "T", "F32|F16|BF16|Q8_0|Q4_0|Q4_1|Q5_0|Q5_1|Q4_K|Q5_K|Q6_K", "F32",    \
            "type of the matrices in the written file", .flag_only = true),                \
     PATH("run-dir", NULL, "FOLDER", "keep run.json, numbers by step and checkpoints there"),  \
@@ -761,7 +766,10 @@ const struct cli_command cli_commands[] = {
                      "checkpoint and leave those batches out.\n\n"
                      "--lora-rank or --adapter-in: adapters learn and nothing else, so that "
                      "gradients, optimiser and checkpoints are as small as they are. The weights "
-                     "are held in float32 whatever the file's type.",
+                     "stay as the file has them, quantised or not, and are widened a matrix at a "
+                     "time (QLoRA).\n\n"
+                     "The memory of a run is known before it is taken: --memory-plan tells it, "
+                     "and the report has it beside what was counted.",
             .fields = "file steps tokens loss held_before held tokens_per_second"),
     COMMAND(anneal, "take positions out by training (also: evaporate --train)", OPTIONS(anneal),
             .about = "Gates close under a policy while the model learns; what has closed is absent "
