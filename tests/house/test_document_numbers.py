@@ -23,6 +23,8 @@ def expected():
              ("README.md", f"{100 * long['closed'] / long['total']:.1f} % close\nat 1024")]
     ratio = record("foundation-speed")["ratio"]
     rows += [("docs/SPEED.md", f"| {ratio[kind]:.1f}x |") for kind in ("prefill", "decode")]
+    rows += [("docs/EVAPORATION.md", f"| {r['run']} | {r['counted']['total'] / 1e6:.0f} MB |")
+             for r in record("training-memory")["rows"]]
     return rows
 
 
