@@ -80,6 +80,9 @@ static zp_status refuse_own_parts(const struct zp_model *m, enum export_kind kin
         ZP_FAIL_IF(position_layer_has_bias(p, l), err, ZP_UNSUPPORTED,
                    "layer %u has a position bias (%s), which no stock engine reads: run the file "
                    "with zerope", l, position_kind_name(p->kind[l]));
+        ZP_FAIL_IF(position_layer_has_gate(p, l), err, ZP_UNSUPPORTED,
+                   "layer %u gates its queries by their position (pos_gate), which no stock engine "
+                   "does: run the file with zerope, or export the model from before the gate", l);
         ZP_FAIL_IF(
             p->scale_c && p->scale_c[l] != 0.0f, err, ZP_UNSUPPORTED,
             "layer %u scales its logits by the length seen (zerope.attention.scale_c), which "

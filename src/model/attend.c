@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "model/attend.h"
+#include "model/posgate.h"
 #include "model/scratch.h"
 
 enum {
@@ -179,6 +180,7 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
 {
     const struct position *p = f->position;
     struct position_sight sight = sight_of(f, layer, b->kv);
+    const float *gate = position_layer_has_gate(p, layer) ? p->gate[layer] : NULL;
     uint32_t group = p->n_head / p->n_kv, d = p->d_head;
     size_t row = 0;
     for (uint32_t i = 0; i < b->n_tok; i++) {
@@ -188,6 +190,9 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
         for (uint32_t g = 0; g < group; g++, row++) {
             uint32_t head = b->kv * group + g;
             float s = position_query_scale(p, layer, head, n_visible);
+            if (gate)
+                s *= posgate_factor(gate + head * POSGATE_STEPS,
+                                    f->phi + (b->token + i) * POSGATE_STEPS);
             const float *q = f->q + ((size_t)(b->token + i) * p->n_head + head) * d,
                         *bias = f->bias ? f->bias[layer * p->n_head + head] : NULL;
             for (uint32_t c = 0; c < d; c++) r->row[c] = q[c] * s;

@@ -70,6 +70,7 @@ struct forward {
     struct kern_act act_ff;    /* what the feed-forward's second half reads */
     float *ff;                 /* (micro_batch, d_ff) where products read f32, or NULL */
     float *cs[2];              /* (micro_batch, n_pair, 2) or NULL */
+    float *phi;                /* (micro_batch, POSGATE_STEPS) or NULL: of position gates */
     float **bias;              /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
     struct attend *attend;
     uint8_t *staged; /* 8-bit KV: (tiles of a batch, n_kv) bf16 tiles of the layer in work */

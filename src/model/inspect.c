@@ -100,6 +100,7 @@ static void write_layer(struct json_build *w, const struct hparams *h, const str
     for (uint32_t k = 0; local && k < p->n_kv; k++) json_build_uint(w, NULL, heads[k].window);
     json_build_array_end(w);
     if (p->scale_c) json_build_real(w, "scale_c", (double)p->scale_c[layer], 9);
+    if (position_layer_has_gate(p, layer)) json_build_bool(w, "position_gate", true);
     if (position_layer_has_bias(p, layer)) {
         uint32_t closed = 0;
         for (uint32_t i = 0; p->bias_gate && i < p->n_head; i++)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "model/json_read.h"
+#include "model/posgate.h"
 
 #define MOST_FACTOR 1e6 /* of a bias or a logit: beyond it a softmax sees nothing else */
 
@@ -351,6 +352,23 @@ static zp_status read_per_layer(const struct position *p, const struct gguf *g, 
     return ZP_OK;
 }
 
+/* A factor beyond MOST_FACTOR at no position. */
+static zp_status read_gate(struct position *p, const struct gguf *g, struct arena *arena,
+                           zp_err *err)
+{
+    ZP_TRY(read_per_layer(p, g, "pos_gate.weight", POSGATE_STEPS, p->n_head, &p->gate, arena, err));
+    for (uint32_t l = 0; p->gate && l < p->n_layer; l++)
+        for (uint32_t h = 0; p->gate[l] && h < p->n_head; h++) {
+            float size = 0;
+            for (int i = 0; i < POSGATE_STEPS; i++)
+                size += fabsf(p->gate[l][h * POSGATE_STEPS + (uint32_t)i]);
+            ZP_FAIL_IF(!((double)size <= log(MOST_FACTOR)), err, ZP_BAD_FILE,
+                       "tensor blk.%u.pos_gate.weight: the sizes of head %u's weights add up to "
+                       "%g; expected at most %g", l, h, (double)size, log(MOST_FACTOR));
+        }
+    return ZP_OK;
+}
+
 static zp_status read_biases(struct position *p, const struct gguf *g, struct arena *arena,
                              zp_err *err)
 {
@@ -366,6 +384,7 @@ static zp_status read_biases(struct position *p, const struct gguf *g, struct ar
     ZP_TRY(read_per_layer(p, g, "pos_mlp.1.weight", 32, p->n_head, &p->mlp[2], arena, err));
     ZP_TRY(read_per_layer(p, g, "pos_mlp.1.bias", p->n_head, 1, &p->mlp[3], arena, err));
     ZP_TRY(read_per_layer(p, g, "attn_head_scale", p->n_head, 1, &p->head_scale, arena, err));
+    ZP_TRY(read_gate(p, g, arena, err));
     for (uint32_t l = 0; l < p->n_layer; l++) {
         enum position_kind kind = p->kind[l];
         bool alibi = p->alibi && p->alibi[l], t5 = p->t5 && p->t5[l], mlp = true, any_mlp = false;
@@ -535,6 +554,7 @@ bool position_is_free(const struct position *p, zp_mode mode)
 {
     uint64_t rotated, skipped;
     position_count(p, (struct position_view){ .mode = mode }, &rotated, &skipped);
+    if (position_has_gate(p)) return false;
     for (uint32_t l = 0; l < p->n_layer && rotated == 0; l++) {
         for (uint32_t k = 0; k < p->n_kv; k++)
             if (position_head_sight(p, l, k).window != 0) return false;
@@ -553,6 +573,21 @@ float position_query_scale(const struct position *p, uint32_t layer, uint32_t he
         scale *= 1.0f + p->scale_c[layer] * logf(ratio > 1.0f ? ratio : 1.0f);
     }
     return p->head_scale && p->head_scale[layer] ? scale * p->head_scale[layer][head] : scale;
+}
+
+bool position_has_gate(const struct position *p)
+{
+    bool any = false;
+    for (uint32_t l = 0; l < p->n_layer; l++) any |= position_layer_has_gate(p, l);
+    return any;
+}
+
+float position_gate_factor(const struct position *p, uint32_t layer, uint32_t head, uint64_t at)
+{
+    float phi[POSGATE_STEPS];
+    if (!position_layer_has_gate(p, layer)) return 1.0f;
+    posgate_features(at, phi);
+    return posgate_factor(p->gate[layer] + head * POSGATE_STEPS, phi);
 }
 
 struct position_sight position_try_sight(const struct position *p, uint32_t layer,

@@ -397,6 +397,7 @@ static const char *const of_layer[] = { "attn_q.weight",
                                         "pos_mlp.0.bias",
                                         "pos_mlp.1.weight",
                                         "pos_mlp.1.bias",
+                                        "pos_gate.weight",
                                         "attn_rot_embd",
                                         "attn_rot_embd.weight" };
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/posgate.h"
 #include "train/rowops.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -61,7 +62,7 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Floats that norms and mixes use for sums over rows. */
+/* Floats that norms, mixes and position gates use for sums over rows. */
 static size_t scratch_floats(const struct net *n)
 {
     const struct hparams *h = n->h;
@@ -72,6 +73,7 @@ static size_t scratch_floats(const struct net *n)
                            .d_head = h->d_head, .n_pair = n->p->model->position.n_pair };
     size_t most = rownorm_scratch(&model);
     if (n->has_head_norm) most = largest(most, rownorm_scratch(&heads));
+    if (n->has_gate) most = largest(most, rows * h->n_head);
     return n->options.mix ? largest(most, rotary_mix_scratch(&turn)) : most;
 }
 
@@ -112,6 +114,10 @@ static void place_all(struct net *n, struct place *at)
     for (int set = 0; set < 2; set++) {
         n->turns[set] = take(at, (size_t)n->options.n_ctx * pairs * 2);
         n->cs[set] = take(at, rows * pairs * 2);
+    }
+    if (n->has_gate) {
+        n->steps = take(at, (size_t)n->options.n_ctx * POSGATE_STEPS);
+        n->phi = take(at, rows * POSGATE_STEPS);
     }
     n->row_scale = take(at, rows);
     n->sum = take(at, rows * d);
@@ -165,6 +171,7 @@ static void find_layer(const struct netparam *p, uint32_t l, struct net_layer *o
                  netparam_find(p, "blk.%u.pos_mlp.0.bias", l),
                  netparam_find(p, "blk.%u.pos_mlp.1.weight", l),
                  netparam_find(p, "blk.%u.pos_mlp.1.bias", l) },
+        .pos_gate = netparam_find(p, "blk.%u.pos_gate.weight", l),
     };
 }
 
@@ -245,6 +252,7 @@ static zp_status describe(struct net *n, const struct netparam *p, const struct 
         struct net_layer layer;
         find_layer(p, l, &layer);
         n->has_bias |= layer.alibi || layer.t5 || layer.mlp[0];
+        n->has_gate |= layer.pos_gate != NULL;
         n->has_post |= layer.post_attn_norm || layer.post_ffn_norm;
         n->has_head_norm |= layer.q_norm || layer.k_norm;
     }
@@ -299,6 +307,8 @@ static zp_status fill(struct net *n, struct gemm *g, zp_err *err)
     for (uint32_t i = 0; i < n->options.n_ctx; i++)
         for (uint32_t set = 0; set < 2; set++)
             position_angles(position, set, i, n->turns[set] + (size_t)i * position->n_pair * 2);
+    for (uint32_t i = 0; n->has_gate && i < n->options.n_ctx; i++)
+        posgate_features(i, n->steps + (size_t)i * POSGATE_STEPS);
     struct selfattend_shape shape = shape_of(n, false), wide = shape_of(n, true);
     ZP_TRY(selfattend_open(&n->attend, g, &shape, err));
     return n->options.mix ? selfattend_open(&n->attend_wide, g, &wide, err) : ZP_OK;
@@ -359,6 +369,9 @@ void net_begin(struct net *n, const struct packed *batch)
         for (uint32_t set = 0; set < 2; set++)
             memcpy(n->cs[set] + i * floats, n->turns[set] + batch->position[i] * floats,
                    floats * sizeof(float));
+        if (n->has_gate)
+            memcpy(n->phi + i * POSGATE_STEPS, n->steps + batch->position[i] * POSGATE_STEPS,
+                   POSGATE_STEPS * sizeof(float));
     }
 }
 
@@ -507,6 +520,12 @@ void net_scale_heads(const struct net *n, uint32_t layer, size_t n_rows, float *
         rowops_scale_heads(n->pool, n_rows, n->h->n_head, n->h->d_head, scale[layer], q);
 }
 
+struct gaterows net_gate_of(const struct net *n, const float *w, uint32_t layer, size_t n_rows)
+{
+    return (struct gaterows){ n_rows, n->h->n_head, n->h->d_head, n->phi,
+                              w + n->layers[layer].pos_gate->at };
+}
+
 static void watch(struct net *n, uint32_t layer, size_t n_rows, const struct net_kept *kept)
 {
     if (!n->norms) return;
@@ -526,6 +545,10 @@ void net_attention(struct net *n, const float *w, const struct net_gates *gates,
     multiply(n, w, n_rows, kept->normed, t->v, t->v_bias, kept->v);
     watch(n, layer, n_rows, kept);
     net_scale_heads(n, layer, n_rows, kept->q);
+    if (t->pos_gate) {
+        struct gaterows gate = net_gate_of(n, w, layer, n_rows);
+        gaterows_scale(n->pool, &gate, kept->q);
+    }
     net_see(n, w, gates, layer, n_rows, &sight);
     sight.b.q = kept->q, sight.b.k = kept->k, sight.b.v = kept->v;
     if (sight.mix) {

@@ -107,6 +107,15 @@ static void bias_back(const struct back *b)
         b->out->bias[at + i] += (file ? file[at + i] : 1.0f) * n->dbias_gate[i];
 }
 
+/* Through the layer's position gate: q as attention took it, dq its gradient. */
+static void gate_back(const struct back *b, float *dq)
+{
+    if (!b->t->pos_gate) return;
+    struct gaterows gate = net_gate_of(b->n, b->w, b->layer, b->n_rows);
+    gaterows_back(b->n->pool, &gate, b->kept->q, dq, gradient_of(b, b->t->pos_gate),
+                  b->n->scratch);
+}
+
 /* dq, dk (as products gave q and k) and dv, from d_o. *dq, *dk: where they are. */
 static void attend_back(const struct back *b, float **dq, float **dk)
 {
@@ -130,7 +139,9 @@ static void attend_back(const struct back *b, float **dq, float **dk)
         rotary_mix_back(n->pool, &s.turn, s.mix, k->q, n->dq, n->dk, n->plain_dq, n->plain_dk,
                         b->out->mix ? b->out->mix + at : NULL, n->scratch);
         *dq = n->plain_dq, *dk = n->plain_dk;
-    } else if (s.open) {
+    }
+    gate_back(b, *dq);
+    if (!s.mix && s.open) {
         rotary_turn(n->pool, &n->kern, &s.turn, n->h->n_head, s.open, true, n->dq);
         rotary_turn(n->pool, &n->kern, &s.turn, n->h->n_kv, s.open, true, n->dk);
     }

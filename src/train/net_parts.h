@@ -4,6 +4,7 @@
 
 #include "train/distbias.h"
 #include "train/gatedact.h"
+#include "train/gaterows.h"
 #include "train/net.h"
 #include "train/rotary.h"
 #include "train/rownorm.h"
@@ -14,7 +15,7 @@ struct net_layer {
     const struct netparam_tensor *q, *k, *v, *o, *gate, *up, *down;
     const struct netparam_tensor *attn_norm, *ffn_norm, *post_attn_norm, *post_ffn_norm;
     const struct netparam_tensor *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *o_bias;
-    const struct netparam_tensor *alibi, *t5, *mlp[4];
+    const struct netparam_tensor *alibi, *t5, *mlp[4], *pos_gate;
 };
 
 /* What a layer's gradients need of its forward pass; R rows. */
@@ -43,7 +44,7 @@ struct net {
     struct selfattend *attend, *attend_wide; /* heads of d_head; of a mix */
     uint8_t *open; /* (n_layer, n_kv, n_pair) of the model's file */
     float *bias_gate; /* (n_head) of the layer at hand: the file's times the caller's */
-    bool has_bias, has_post, has_head_norm;
+    bool has_bias, has_post, has_head_norm, has_gate;
     struct guard_norms *norms;
     net_attention_fn at_attention;
     void *at_attention_arg;
@@ -55,6 +56,7 @@ struct net {
     float *inverse_out;     /* (R) */
     float *turns[2];        /* (n_ctx, n_pair, 2) cos and sin by position, of both angle sets */
     float *cs[2];           /* (R, n_pair, 2) of the batch's rows */
+    float *steps, *phi;     /* (n_ctx, 8) position gates' features by position, (R, 8) of rows */
     float *row_scale;       /* (R) */
     float *bias_table, *dbias_table; /* (n_head, n_ctx) */
     float *dbias_gate;      /* (n_head) */
@@ -96,6 +98,8 @@ struct rownorm net_head_norm(const struct net *n, const float *w, size_t n_rows,
                              const struct netparam_tensor *gain);
 /* Queries, or their gradients, times the file's logit scales by head. */
 void net_scale_heads(const struct net *n, uint32_t layer, size_t n_rows, float *q);
+/* The layer's position gate, where it has one. */
+struct gaterows net_gate_of(const struct net *n, const float *w, uint32_t layer, size_t n_rows);
 /* bias_table's description. */
 struct distbias net_bias_of(const struct net *n, const float *w, uint32_t layer);
 

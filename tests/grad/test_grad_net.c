@@ -21,6 +21,7 @@ static const char *const models[] = {
     "gguf-llama-yarn", "gguf-granite", "gguf-gemma3",    "gguf-qwen2",   "gguf-qwen3",
     "gguf-smollm3",    "zerope-alibi", "zerope-gemma3",  "zerope-local", "zerope-mixed",
     "zerope-mlp",      "zerope-partial", "zerope-qwen3", "zerope-t5",    "zerope-scaled",
+    "zerope-gate",
 };
 
 struct bench_net {
@@ -181,7 +182,7 @@ static void test_gradients_of_gates(void **state)
 {
     (void)state;
     static const char *const names[] = { "gguf-llama-yarn", "gguf-qwen3", "zerope-partial",
-                                         "zerope-mixed" };
+                                         "zerope-mixed", "zerope-gate" };
     struct rng r = seeded("net gates");
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         struct bench_net b;
@@ -276,7 +277,8 @@ static void check_match(struct rng *r, struct match_case *c, const struct netpar
 static void test_gradients_of_a_matched_layer(void **state)
 {
     (void)state;
-    static const char *const names[] = { "gguf-gemma3", "gguf-qwen2", "zerope-local" };
+    static const char *const names[] = { "gguf-gemma3", "gguf-qwen2", "zerope-local",
+                                         "zerope-gate" };
     struct rng r = seeded("net match");
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         struct bench_net b;
@@ -400,7 +402,8 @@ static void test_gradients_of_the_bridge(void **state)
 static void test_threads_and_recomputation_do_not_change_bits(void **state)
 {
     (void)state;
-    static const char *const names[] = { "gguf-gemma3", "zerope-mixed", "zerope-local" };
+    static const char *const names[] = { "gguf-gemma3", "zerope-mixed", "zerope-local",
+                                         "zerope-gate" };
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         float *hidden = NULL, *dw = NULL;
         for (uint32_t n_threads = 1; n_threads <= THREADS_MOST; n_threads++) {
