@@ -438,7 +438,25 @@ static void layer(struct worker *w, uint32_t l, bool narrows, const struct kern_
     add_residual(w, NULL, lw->post_ffn_norm);
 }
 
-/* Embeddings, and angles and gate features of this worker's share of tokens. */
+/* This worker's share of a run's tokens whose detectors are not there yet. */
+static void detect_tokens(const struct worker *w, const struct forward_run *run)
+{
+    const struct forward *f = w->f;
+    const struct structhead *s = f->structure;
+    size_t begin, end, d = f->h->d_model, step = forward_detected_step(f->n_ctx);
+    float *x = f->rows[w->thread].normed; /* not in use yet */
+    double z[STRUCT_LOGITS];
+    pool_share(run->first + run->n - run->n_detected, KERN_TILE, w->thread, w->n, &begin, &end);
+    for (size_t t = run->n_detected + begin; t < run->n_detected + end; t++) {
+        int32_t id = t < run->first ? run->past[t] : run->ids[t - run->first];
+        weights_embed(f->weights, (uint32_t)id, x);
+        for (size_t i = 0; f->h->embed_scale != 1.0f && i < d; i++) x[i] *= f->h->embed_scale;
+        (void)structhead_logits(s->weight, s->gate, s->eps, x, d, z);
+        structhead_detect(z, run->detected + t, step);
+    }
+}
+
+/* Embeddings; angles, gate features and detectors of this worker's share of tokens. */
 static void begin_tokens(const struct worker *w, const float *x_in)
 {
     const struct forward *f = w->f;
@@ -460,6 +478,8 @@ static void begin_tokens(const struct worker *w, const float *x_in)
                 position_angles(p, set, (double)at, f->cs[set] + t * p->n_pair * 2);
         if (f->phi) posgate_features(at, f->phi + t * POSGATE_STEPS);
     }
+    for (size_t i = 0; f->structure->weight && i < f->batch->n_runs; i++)
+        detect_tokens(w, &f->batch->runs[i]);
 }
 
 struct layers_job {

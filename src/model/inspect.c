@@ -159,6 +159,25 @@ static void write_positions(struct json_build *w, const struct zp_model *m, cons
     inspect_write_gates(w, p);
 }
 
+/* Only of models that have one. */
+static void write_structure(struct json_build *w, const struct zp_model *m)
+{
+    const struct structhead *s = &m->structure;
+    if (!s->weight) return;
+    json_build_object(w, "structure_head");
+    json_build_uint(w, "parameters", structhead_count(s));
+    json_build_real(w, "share", (double)structhead_count(s) / (double)m->n_params, 4);
+    json_build_array(w, "layers");
+    for (uint32_t l = 0; l < s->n_layer; l++)
+        if (structhead_bias(s, l)) json_build_uint(w, NULL, l);
+    json_build_array_end(w);
+    json_build_array(w, "types");
+    for (int k = 0; k < STRUCT_TYPES; k++)
+        json_build_text(w, NULL, structhead_type_name((enum struct_type)k));
+    json_build_array_end(w);
+    json_build_object_end(w);
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static void write_token(struct json_build *w, const char *key, const struct tokenizer *t,
@@ -353,6 +372,7 @@ zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, 
     write_metadata(&w, m, &info);
     write_types(&w, &m->gguf);
     write_positions(&w, m, &info);
+    write_structure(&w, m);
     zp_status status = write_recipe(&w, &m->gguf, err);
     if (status == ZP_OK) status = write_evidence(&w, &m->gguf, err);
     write_text_parts(&w, m);

@@ -316,24 +316,6 @@ static zp_status read_windows(struct position *p, const struct gguf *g, const st
     return ZP_OK;
 }
 
-static zp_status read_f32_tensor(const struct gguf *g, const char *name, uint64_t ne0, uint64_t ne1,
-                                 const float **out, zp_err *err)
-{
-    const struct gguf_tensor *t = gguf_find_tensor(g, name);
-    *out = NULL;
-    if (!t) return ZP_OK;
-    char shape[80];
-    ZP_FAIL_IF(t->type != 0 || t->ne[0] != ne0 || t->ne[1] != ne1 || gguf_tensor_rows(t) != ne1,
-               err, ZP_BAD_FILE, "tensor %s is %s; expected f32 %llu x %llu", name,
-               gguf_tensor_shape(t, shape, sizeof shape), (unsigned long long)ne0,
-               (unsigned long long)ne1);
-    *out = (const float *)(const void *)t->data;
-    for (uint64_t i = 0; i < ne0 * ne1; i++)
-        ZP_FAIL_IF(!isfinite((*out)[i]), err, ZP_BAD_FILE, "tensor %s holds %g at %llu", name,
-                   (double)(*out)[i], (unsigned long long)i);
-    return ZP_OK;
-}
-
 /* Fills one pointer a layer from blk.N.<suffix>; *table stays NULL when no layer has it. */
 static zp_status read_per_layer(const struct position *p, const struct gguf *g, const char *suffix,
                                 uint64_t ne0, uint64_t ne1, const float ***table,
@@ -343,7 +325,7 @@ static zp_status read_per_layer(const struct position *p, const struct gguf *g, 
         char name[64];
         const float *data;
         snprintf(name, sizeof name, "blk.%u.%s", l, suffix);
-        ZP_TRY(read_f32_tensor(g, name, ne0, ne1, &data, err));
+        ZP_TRY(gguf_find_f32(g, name, ne0, ne1, &data, err));
         if (!data) continue;
         if (!*table) *table = arena_array(arena, p->n_layer, sizeof **table);
         ZP_FAIL_IF(!*table, err, ZP_NO_MEMORY, "not enough memory for the position table");

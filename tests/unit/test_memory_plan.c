@@ -11,7 +11,8 @@
 static const char *const models[] = { "gguf-llama-yarn",     "gguf-granite",  "gguf-gemma3",
                                       "gguf-qwen2",          "gguf-qwen3",    "gguf-llama-closed",
                                       "zerope-local-scaled", "zerope-mixed",  "zerope-mlp",
-                                      "zerope-qwen3",        "zerope-partial", "zerope-gate" };
+                                      "zerope-qwen3",        "zerope-partial", "zerope-gate",
+                                      "zerope-struct" };
 
 static const zp_engine_options options[] = {
     { .n_ctx = 300, .n_threads = 2 },
