@@ -310,8 +310,8 @@ def detector_weights(rng, d_model, n_head, layers):
 
 
 def make_zerope_parts():
-    """Position gates and structure heads: with rotation, local heads and scales, with biases by
-    distance, with another embedding scale."""
+    """Position gates and structure heads: with rotation and local heads, with biases by distance,
+    with another embedding scale."""
     rng = np.random.default_rng(40)
     shape, f32 = GG | {"n_layer": 3}, lambda x: np.asarray(x, dtype=np.float32)
     rope, every = rf.rope_default(1e4, 8), [[0, 1, 2, 3]] * 2
@@ -325,24 +325,22 @@ def make_zerope_parts():
         about="queries times exp(w . phi(position)) in layers 0 and 2",
     )  # fmt: skip
 
-    reach, c = [[8, 0], [0, 0], [20, 12]], f32([0.2, 0.3, 0.1])
+    reach = [[8, 0], [0, 0], [20, 12]]
     head, bias, extra = detector_weights(rng, 32, 4, [True, False, True])
 
     def keys(k):
         ag.u32_array(k, "zerope.attention.head_window", [r for layer in reach for r in layer])
         k.add_uint32("zerope.attention.sinks", 3)
-        ag.f32_array(k, "zerope.attention.scale_c", c)
-        k.add_uint32("zerope.attention.scale_len", 10)
 
     s = spec_of(shape, rope=rope, open_pairs=opened, pos_gate=gate, head_window=reach, sinks=3,
-                scale_c=c.astype(float), scale_len=10, struct_head=head, struct_bias=bias)
+                struct_head=head, struct_bias=bias)
     zerope_case(
         "zerope-struct", shape, 42, s, kinds=["rope", "rope", "none"], open_pairs=opened, put=keys,
         extra=extra | {f"blk.{i}.pos_gate.weight": g for i, g in enumerate(gate) if g is not None},
         without={"structure head": dataclasses.replace(s, struct_head=None),
                  "gate": dataclasses.replace(s, pos_gate=None),
                  "a layer": dataclasses.replace(s, struct_bias=[bias[0], None, None])},
-        about="bias by what a key's token is, in layers 0 and 2; local heads, scale and gate beside",
+        about="bias by what a key's token is, in layers 0 and 2; local heads and gate beside",
     )  # fmt: skip
 
     head, bias, extra = detector_weights(rng, 32, 4, [True, True])

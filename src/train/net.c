@@ -88,6 +88,9 @@ static void place_backward(struct net *n, struct place *at)
     if (n->options.mix) n->plain_dq = take(at, rows * q), n->plain_dk = take(at, rows * kv);
     n->dact = take(at, rows * h->d_ff);
     n->scratch = take(at, scratch_floats(n));
+    if (n->struct_weight) {
+        n->dheard = take(at, rows * STRUCT_TYPES), n->dkey_bias = take(at, rows * h->n_head);
+    }
     n->row_sums = take_bytes(at, 2 * rows * sizeof *n->row_sums);
     if (!n->has_bias) return;
     n->dbias_table = take(at, (size_t)h->n_head * n->options.n_ctx);
@@ -126,6 +129,11 @@ static void place_all(struct net *n, struct place *at)
     n->position = take_bytes(at, rows * sizeof *n->position);
     n->n_sink = take_bytes(at, h->n_kv * sizeof *n->n_sink);
     if (n->options.mix) n->wide_q = take(at, 2 * rows * q), n->wide_k = take(at, 2 * rows * kv);
+    if (n->struct_weight) {
+        n->detected = take(at, rows * STRUCT_TYPES), n->heard = take(at, rows * STRUCT_TYPES);
+        n->key_bias = take(at, rows * h->n_head);
+        n->struct_room = take_bytes(at, rows * (STRUCT_LOGITS + 1) * sizeof *n->struct_room);
+    }
     if (n->has_bias) {
         struct distbias b = { .kind = DISTBIAS_MLP, .n_head = h->n_head,
                               .n_dist = n->options.n_ctx };
@@ -172,6 +180,7 @@ static void find_layer(const struct netparam *p, uint32_t l, struct net_layer *o
                  netparam_find(p, "blk.%u.pos_mlp.1.weight", l),
                  netparam_find(p, "blk.%u.pos_mlp.1.bias", l) },
         .pos_gate = netparam_find(p, "blk.%u.pos_gate.weight", l),
+        .struct_bias = netparam_find(p, STRUCTHEAD_BIAS, l),
     };
 }
 
@@ -246,6 +255,8 @@ static zp_status describe(struct net *n, const struct netparam *p, const struct 
 {
     ZP_TRY(check_model(p, o, err));
     *n = (struct net){ .p = p, .h = &p->model->h, .options = *o };
+    n->struct_weight = netparam_find(p, STRUCTHEAD_WEIGHT, 0);
+    n->struct_gate = netparam_find(p, STRUCTHEAD_GATE, 0);
     n->has_post = n->h->arch->post_norms;
     n->has_head_norm = n->h->arch->qk_norm;
     for (uint32_t l = 0; l < n->h->n_layer; l++) {
@@ -357,9 +368,40 @@ void net_set_bridge(struct net *n, const struct net_bridge *bridge)
     n->bridge = *bridge;
 }
 
+void net_set_structure(struct net *n, const struct net_structure *structure)
+{
+    n->structure = *structure;
+}
+
+double net_tag_loss(const struct net *n)
+{
+    return n->tag_loss;
+}
+
 /* ---- what rows see --------------------------------------------------------------------------- */
 
-void net_begin(struct net *n, const struct packed *batch)
+struct structrows net_structure_of(const struct net *n, const float *w, const struct packed *batch)
+{
+    const struct net_structure *s = &n->structure;
+    return (struct structrows){ .n_rows = net_rows(batch), .d = n->h->d_model,
+                                .eps = n->h->norm_eps, .weight = w + n->struct_weight->at,
+                                .gate = w + n->struct_gate->at, .x = n->x[0], .keep = s->keep,
+                                .kept = s->kept, .tags = s->tag_weight > 0 ? batch->tags : NULL,
+                                .target = batch->targets, .tag_weight = s->tag_weight };
+}
+
+static void begin_rows(struct net *n, const float *w, const struct packed *batch)
+{
+    size_t n_rows = net_rows(batch);
+    rowops_embed(n->pool, n_rows, n->h->d_model, batch->ids, w + n->embedding->at,
+                 n->h->embed_scale, n->x[0]);
+    n->tag_loss = 0;
+    if (!n->struct_weight) return;
+    struct structrows s = net_structure_of(n, w, batch);
+    n->tag_loss = structrows_detect(n->pool, &s, n->detected, n->heard, n->struct_room);
+}
+
+void net_begin(struct net *n, const float *w, const struct packed *batch)
 {
     const struct position *position = &n->p->model->position;
     size_t rows = net_rows(batch), floats = (size_t)position->n_pair * 2;
@@ -373,6 +415,7 @@ void net_begin(struct net *n, const struct packed *batch)
             memcpy(n->phi + i * POSGATE_STEPS, n->steps + batch->position[i] * POSGATE_STEPS,
                    POSGATE_STEPS * sizeof(float));
     }
+    begin_rows(n, w, batch);
 }
 
 struct distbias net_bias_of(const struct net *n, const float *w, uint32_t layer)
@@ -464,6 +507,11 @@ void net_see(struct net *n, const float *w, const struct net_gates *gates, uint3
     if (position_layer_has_bias(position, layer)) {
         fill_bias(n, w, gates, layer);
         out->b.bias = n->bias_table;
+    }
+    if (n->layers[layer].struct_bias) {
+        structrows_bias(n->pool, &n->kern, h->n_head, n_rows,
+                        w + n->layers[layer].struct_bias->at, n->heard, n->key_bias);
+        out->b.key_bias = n->key_bias;
     }
     const uint8_t *open = (gates && gates->open ? gates->open : n->open) + at;
     if (gates && gates->mix) out->mix = gates->mix + at;
@@ -603,8 +651,7 @@ void net_forward(struct net *n, const float *w, const struct net_gates *gates,
 {
     size_t n_rows = net_rows(batch), d = n->h->d_model;
     uint32_t n_layer = n->h->n_layer;
-    net_begin(n, batch);
-    rowops_embed(n->pool, n_rows, d, batch->ids, w + n->embedding->at, n->h->embed_scale, n->x[0]);
+    net_begin(n, w, batch);
     for (uint32_t l = 0; l < n_layer; l++)
         net_run_layer(n, w, gates, l, n_rows, n->x[l % n->n_x], n->x[(l + 1) % n->n_x]);
     norm(n, w, n_rows, n->x[n_layer % n->n_x], n->output_norm, n->inverse_out, hidden);

@@ -9,13 +9,14 @@
 #include "train/rotary.h"
 #include "train/rownorm.h"
 #include "train/selfattend.h"
+#include "train/structrows.h"
 
 /* A layer's tensors; NULL where the model has none. */
 struct net_layer {
     const struct netparam_tensor *q, *k, *v, *o, *gate, *up, *down;
     const struct netparam_tensor *attn_norm, *ffn_norm, *post_attn_norm, *post_ffn_norm;
     const struct netparam_tensor *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *o_bias;
-    const struct netparam_tensor *alibi, *t5, *mlp[4], *pos_gate;
+    const struct netparam_tensor *alibi, *t5, *mlp[4], *pos_gate, *struct_bias;
 };
 
 /* What a layer's gradients need of its forward pass; R rows. */
@@ -41,6 +42,7 @@ struct net {
     struct net_options options;
     struct net_layer *layers; /* (n_layer) */
     const struct netparam_tensor *embedding, *output, *output_norm;
+    const struct netparam_tensor *struct_weight, *struct_gate; /* NULL: no structure head */
     struct selfattend *attend, *attend_wide; /* heads of d_head; of a mix */
     uint8_t *open; /* (n_layer, n_kv, n_pair) of the model's file */
     float *bias_gate; /* (n_head) of the layer at hand: the file's times the caller's */
@@ -49,6 +51,8 @@ struct net {
     net_attention_fn at_attention;
     void *at_attention_arg;
     struct net_bridge bridge;
+    struct net_structure structure;
+    double tag_loss;
 
     size_t n_x, n_kept;     /* of the lists below: layer l uses number l % n */
     float **x;              /* each (R, d_model): the stream before layer l; behind the last */
@@ -62,6 +66,9 @@ struct net {
     float *dbias_gate;      /* (n_head) */
     double *bias_room;      /* distbias_scratch */
     float *wide_q, *wide_k; /* (R, heads, 2 d_head) of a mix */
+    float *detected, *heard, *dheard; /* (STRUCT_TYPES, R) of a structure head */
+    float *key_bias, *dkey_bias;      /* (n_head, R) */
+    double *struct_room;              /* (R, STRUCT_LOGITS + 1) */
     float *sum;             /* (R, d_model) */
     /* going back */
     float *dx, *dsum, *dnormed;     /* (R, d_model) */
@@ -81,6 +88,9 @@ static inline size_t net_rows(const struct packed *batch)
 {
     return (size_t)batch->n_rows * batch->n_ctx;
 }
+
+/* The structure head on the batch's rows. */
+struct structrows net_structure_of(const struct net *n, const float *w, const struct packed *batch);
 
 /* How a layer's rows see each other, of the batch that net_forward began; b is complete but for q,
  * k and v. */

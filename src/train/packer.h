@@ -49,6 +49,8 @@ struct packed {
     uint32_t *start;    /* (n_rows, n_ctx) where in the row the token's document begins */
     uint32_t *position; /* (n_rows, n_ctx) place - start */
     uint8_t *is_task;   /* (n_rows) */
+    /* (n_rows, n_ctx) bits by enum struct_type, or NULL: nobody asks for them */
+    uint8_t *tags;
     uint32_t n_rows, n_ctx;
     uint32_t n_targets; /* that are not -1 */
 };

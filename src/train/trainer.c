@@ -134,10 +134,11 @@ static zp_status open_parameters(struct trainer *t, zp_err *err)
     return ZP_OK;
 }
 
-/* Matrices, but for tables of biases: those are no directions that a decay keeps in check. */
+/* Matrices, but for tables of biases, position gates and detectors: those are no directions that a
+ * decay keeps in check. */
 static bool decays(const struct netparam_tensor *t)
 {
-    return t->matrix && !strstr(t->name, ".pos_");
+    return t->matrix && !strstr(t->name, ".pos_") && !strstr(t->name, "struct_");
 }
 
 static zp_status open_adapter(struct trainer *t, zp_err *err)
@@ -386,7 +387,7 @@ static void run_match(struct trainer *t, const struct net_gates *gates,
                       const struct net_gradients *to, struct loss_sums *sums)
 {
     t->matching = (struct trainer_match){ .gates = gates, .to = *to };
-    net_begin(t->net, &t->batch);
+    net_begin(t->net, t->w, &t->batch);
     net_hook_attention(t->teacher, match_layer, t);
     net_forward(t->teacher, t->teacher_w, NULL, &t->batch, t->teacher_hidden);
     net_hook_attention(t->teacher, NULL, NULL);

@@ -21,7 +21,7 @@ static const char *const models[] = {
     "gguf-llama-yarn", "gguf-granite", "gguf-gemma3",    "gguf-qwen2",   "gguf-qwen3",
     "gguf-smollm3",    "zerope-alibi", "zerope-gemma3",  "zerope-local", "zerope-mixed",
     "zerope-mlp",      "zerope-partial", "zerope-qwen3", "zerope-t5",    "zerope-scaled",
-    "zerope-gate",
+    "zerope-gate",     "zerope-struct",  "zerope-alibi-struct", "zerope-gemma3-struct",
 };
 
 struct bench_net {
@@ -182,7 +182,7 @@ static void test_gradients_of_gates(void **state)
 {
     (void)state;
     static const char *const names[] = { "gguf-llama-yarn", "gguf-qwen3", "zerope-partial",
-                                         "zerope-mixed", "zerope-gate" };
+                                         "zerope-mixed", "zerope-struct" };
     struct rng r = seeded("net gates");
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         struct bench_net b;
@@ -244,7 +244,7 @@ struct match_case {
 
 static void run_match(struct match_case *c, const struct net_gradients *out)
 {
-    net_begin(c->b->net, &c->b->batch);
+    net_begin(c->b->net, c->b->w, &c->b->batch);
     net_match_attention(c->b->net, c->b->w, c->gates, c->layer, (size_t)ROWS * CTX, c->x,
                         c->target, 1, out, &c->found);
 }
@@ -403,7 +403,7 @@ static void test_threads_and_recomputation_do_not_change_bits(void **state)
 {
     (void)state;
     static const char *const names[] = { "gguf-gemma3", "zerope-mixed", "zerope-local",
-                                         "zerope-gate" };
+                                         "zerope-struct" };
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         float *hidden = NULL, *dw = NULL;
         for (uint32_t n_threads = 1; n_threads <= THREADS_MOST; n_threads++) {

@@ -427,8 +427,8 @@ static void test_segments_merge_to_the_whole(void **state)
     size_t levels = all_levels(t);
     for (size_t l = 0; l < levels; l++)
         for (int turn = 0; turn < 6; turn++) {
-            struct case_attend c =
-                make_attend(&r, 64, 4, 700, turn % 2 ? 200 : 0, 2, turn >= 3, turn % 3 ? KEY_BIAS : 0);
+            struct case_attend c = make_attend(&r, 64, 4, 700, turn % 2 ? 200 : 0, 2, turn >= 3,
+                                               turn % 3 ? KEY_BIAS : 0);
             float *m = c.a.m, *lsum = c.a.l, *o = c.a.o, *other = mem_array(MEM_SCRATCH, 4 * 66, 4);
             start_state(&c.a);
             size_t end = c.n_tiles;
