@@ -457,8 +457,18 @@ static const struct cli_example corpus_examples[] = {
     PATH("original", NULL, "MODEL", "stay close to this model: adds KL(original || model)"), \
     REAL("ce-weight", "X", 0, 1000, "1", "weight of the text's cross entropy"),           \
     REAL("kl-weight", "X", 0, 1000, "1", "weight of the divergence from the original"),   \
-    CHOICE("learn", "WHAT", "all|qk|qko", "all",                                          \
-           "what learns: all; what makes queries and keys; and what joins the heads"),     \
+    CHOICE("learn", "WHAT", "all|qk|qko|gate|structure|parts", "all",                     \
+           "what learns: all; what makes queries and keys; and what joins the heads; position " \
+           "gates; the structure head; both of these"),                                   \
+    FLAG("position-gate", "add gates that scale queries by their position, and train them"), \
+    FLAG("structure-head",                                                                \
+         "add detectors of a document's structure that heads can listen to, and train them"), \
+    TEXT("head-size", "SIZE",                                                             \
+         "with --structure-head: layers that listen: all, a number, or auto, by the processor"), \
+    REAL("tag-weight", "X", 0, 1000, "0.1",                                               \
+         "weight of the detectors' loss against the structure of the documents"),         \
+    REAL("tag-dropout", "SHARE", 0, 0.9, "0.3",                                           \
+         "share of the detectors that are not heard, drawn anew for each token and step"), \
     FLAG("match", "instead of the loss: each layer's attention is to match the original's"), \
     COUNT("lora-rank", "N", 0, 65536, "0",                                                \
           "nothing but low-rank adapters learns: matrices become W + alpha / N * B A, and are " \

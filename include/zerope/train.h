@@ -71,8 +71,10 @@ typedef void (*zp_train_report_fn)(void *arg, const zp_train_report *report);
  * keys that grew fourfold: ZP_RUN, the last checkpoint stays.
  * JSON {model, corpus, file, steps, tokens, n_ctx, batch_rows, learning_rate, loss, held_before,
  * held (each {nll, ppl, windows, tokens; with an original kl and same_top}), seconds,
- * tokens_per_second, precision, matrices, skipped_steps, roll_backs, run; with adapters lora {rank,
- * alpha, targets, matrices, parameters, folder}}. */
+ * tokens_per_second, precision, matrices, skipped_steps, roll_backs, run; of a structure head
+ * structure {parameters, share (of all parameters), and where its detectors learn tag_loss, tokens,
+ * unstructured_tokens (of documents without a mark), tagged {tokens by type}}; with adapters lora
+ * {rank, alpha, targets, matrices, parameters, folder}}. */
 typedef struct zp_train_options {
     uint64_t tokens;        /* budget, rounded up to whole batches; required */
     uint32_t n_ctx;         /* tokens of a row; default: the model's context, at most 512 */
@@ -90,7 +92,12 @@ typedef struct zp_train_options {
     const char *original;   /* model to stay close to by KL(original || model), or NULL */
     double ce_weight, kl_weight; /* default 1 and, with an original, 1; below 0: none */
     const char *learn;      /* "all" (default); "qk": what makes queries and keys; "qko": and what
-                             * joins the heads */
+                             * joins the heads; "gate": position gates; "structure": the structure
+                             * head; "parts": both of these */
+    /* Of a model with a structure head that learns: weight of its detectors' loss against the
+     * documents' own structure, default 0.1, below 0: none; share of detectors that is not heard,
+     * drawn anew for each token and step, default 0.3, below 0: none. */
+    double tag_weight, tag_dropout;
     bool match;             /* instead of the loss: what each layer's attention adds matches the
                              * original's (mean squared error, layer by layer, with the original's
                              * stream before it); layers whose positions are the original's rest */
