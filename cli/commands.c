@@ -594,6 +594,9 @@ static const struct cli_option probe_options[] = {
          "yarn:S; BASE stays as it is"),
     INT("seed", "N", 0, 9e18, "1", "seed of the questions and of the intervals (0: the default)",
         .flag_only = true),
+    FLAG("structure",
+         "also tell tokens that begin a block, are marks of its structure, and of each type of "
+         "mark, and what the detectors of a structure head find"),
     FLAG("fast", "compute on the default path, as run does, instead of the exact one"),
     MODE,
     BATCH,

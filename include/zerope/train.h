@@ -151,16 +151,22 @@ ZP_API zp_status zp_train_run_json(const char *folder, char **json, zp_err *err)
  *     equal ones the first) behind the true ones before it (teacher forcing). A kind of which a
  *     case does not fit into a length has 0 cases there. Case number k is the same for every model
  *     of the tokenizer.
+ *   - with structure: the same windows' tokens by what they are in their document's structure
+ *     (docs/FORMATS.md): boundary, the first of a block; mark, of a heading's, list's, table's ...
+ *     marks, and of each type; plain, neither. How often such a token is the most likely one, and
+ *     its NLL. Of a structure head also how often its detectors are right, on the first length.
  * With base, of the same tokenizer, also mean KL(base || m) and top-1 agreement on the same
  * windows, and differences m - base of NLL and of accuracies, each paired.
  * All intervals are 95 %: of accuracies by Wilson's formula, of their differences by Agresti and
  * Min's, of all else by bootstrap over documents; null where there are too few.
  * JSON {model, corpus, rope_scaling, mode, exact, n_ctx_train, seed, held_documents, lengths[],
- * buckets[], probes[], distances[], total_seconds}, with base also {against}. Rows of lengths
+ * buckets[], probes[], distances[], total_seconds}, with base also {against}, with structure also
+ * structure[{tokens_of, length, documents, tokens, nll, accuracy}] and detectors[{type, tagged,
+ * found, precision, recall}]. Rows of lengths
  * {length, windows, joined, documents, tokens, nll}, buckets {length, from, to, documents, tokens,
  * nll}, probes {kind, length, cases, accuracy, answer_nll}, distances {kind, length, from, to,
  * cases, accuracy}; a number x with an interval has x_lo and x_hi; with base windows also have
- * {nll_base, nll_change, kl, top1_agree}, cases {accuracy_base, accuracy_change} and probes
+ * {nll_base, nll_change, kl, top1_agree}, cases and structure {accuracy_base, accuracy_change} and probes
  * {answer_nll_base}. But for total_seconds the document depends neither on threads nor on n_seq or
  * micro_batch.
  * Errors: a corpus of another tokenizer, nothing held out, less held-out text than a window of a
@@ -176,6 +182,7 @@ typedef struct zp_probe_options {
     uint32_t n_cases; /* of a kind and length; default 200 */
     bool no_cases;
     uint64_t seed; /* of the cases and of the bootstrap; default 1 */
+    bool structure;
     zp_mode mode;  /* of m; the base runs in full */
     bool fast;     /* the default path of the engine instead of the exact one */
     /* Of both; exact, n_ctx and kv_bytes are set by the call. n_seq: sequences computed at a time;

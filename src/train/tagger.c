@@ -64,7 +64,11 @@ static zp_status tag_document(struct tagger *t, struct work *w, const struct sha
 static zp_status fill(struct tagger *t, struct work *w, const struct shards *s,
                       const struct tokenizer *tokenizer, bool held, zp_err *err)
 {
-    ZP_ALLOC(t->tags, MEM_TRAIN, (size_t)s->head.n_tokens, err, "the structure of the documents");
+    ZP_FAIL_IF(s->head.n_tokens > SIZE_MAX / sizeof *t->tags, err, ZP_NO_MEMORY,
+               "too many tokens to tell their structure");
+    t->tags = mem_zalloc(MEM_TRAIN, (size_t)s->head.n_tokens * sizeof *t->tags);
+    ZP_FAIL_IF(!t->tags, err, ZP_NO_MEMORY, "not enough memory for the structure of %llu tokens",
+               (unsigned long long)s->head.n_tokens);
     for (uint32_t i = 0; i < s->head.n_docs; i++)
         if ((s->docs[i].held != 0) == held)
             ZP_TRY(tag_document(t, w, s, &s->docs[i], tokenizer, err));
