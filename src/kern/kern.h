@@ -176,6 +176,11 @@ typedef kern_gated_act_op *kern_gated_act_fn;
 /* out[i] = x[i] + scale * y[i]: product rounded, then sum rounded. out may be x or y. EXACT. */
 typedef void kern_add_scaled_op(const float *x, const float *y, float scale, float *out, size_t n);
 typedef kern_add_scaled_op *kern_add_scaled_fn;
+/* y[i] = sum over k < n_lists of weight[k] * x[k * step + i], in ascending k, each product rounded,
+ * then the sum; n_lists >= 1; y is apart from x. EXACT. */
+typedef void kern_weigh_lists_op(const float *x, size_t step, const float *weight, size_t n_lists,
+                                 float *y, size_t n);
+typedef kern_weigh_lists_op *kern_weigh_lists_fn;
 /* y[i] = scale * x[i]; y may be x. EXACT. */
 typedef void kern_scale_op(const float *x, float scale, float *y, size_t n);
 typedef kern_scale_op *kern_scale_fn;

@@ -234,9 +234,7 @@ static void hear_keys(const struct forward *f, uint32_t layer, const struct bloc
     for (size_t g = 0; bias && g < group; g++) {
         const float *weight = bias + (b->kv * group + g) * STRUCT_TYPES;
         float *out = r->heard + g * KERN_SEGMENT;
-        f->kern->scale(p + begin, weight[0], out, end - begin);
-        for (size_t k = 1; k < STRUCT_TYPES; k++)
-            f->kern->add_scaled(out, p + k * step + begin, weight[k], out, end - begin);
+        f->kern->weigh_lists(p + begin, step, weight, STRUCT_TYPES, out, end - begin);
     }
 }
 

@@ -85,13 +85,9 @@ static void bias_share(void *arg, uint32_t thread, uint32_t n_threads)
     const struct job *j = arg;
     size_t begin, end, n = j->n_rows;
     pool_share(n, GRAIN, thread, n_threads, &begin, &end);
-    for (size_t h = 0; h < j->n_head && begin < end; h++) {
-        const float *weight = j->bias + h * STRUCT_TYPES;
-        float *out = j->out + h * n + begin;
-        j->t->scale(j->in + begin, weight[0], out, end - begin);
-        for (size_t k = 1; k < STRUCT_TYPES; k++)
-            j->t->add_scaled(out, j->in + k * n + begin, weight[k], out, end - begin);
-    }
+    for (size_t h = 0; h < j->n_head; h++)
+        j->t->weigh_lists(j->in + begin, n, j->bias + h * STRUCT_TYPES, STRUCT_TYPES,
+                          j->out + h * n + begin, end - begin);
 }
 
 void structrows_bias(struct pool *pool, const struct kern_table *t, size_t n_head, size_t n_rows,
