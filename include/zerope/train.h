@@ -162,13 +162,12 @@ ZP_API zp_status zp_train_run_json(const char *folder, char **json, zp_err *err)
  * JSON {model, corpus, rope_scaling, mode, exact, n_ctx_train, seed, held_documents, lengths[],
  * buckets[], probes[], distances[], total_seconds}, with base also {against}, with structure also
  * structure[{tokens_of, length, documents, tokens, nll, accuracy}] and detectors[{type, tagged,
- * found, precision, recall}]. Rows of lengths
- * {length, windows, joined, documents, tokens, nll}, buckets {length, from, to, documents, tokens,
- * nll}, probes {kind, length, cases, accuracy, answer_nll}, distances {kind, length, from, to,
- * cases, accuracy}; a number x with an interval has x_lo and x_hi; with base windows also have
- * {nll_base, nll_change, kl, top1_agree}, cases and structure {accuracy_base, accuracy_change} and probes
- * {answer_nll_base}. But for total_seconds the document depends neither on threads nor on n_seq or
- * micro_batch.
+ * found, precision, recall}]. Rows of lengths {length, windows, joined, documents, tokens, nll},
+ * buckets {length, from, to, documents, tokens, nll}, probes {kind, length, cases, accuracy,
+ * answer_nll}, distances {kind, length, from, to, cases, accuracy}; a number x with an interval has
+ * x_lo and x_hi; with base windows also have {nll_base, nll_change, kl, top1_agree}, cases and
+ * structure {accuracy_base, accuracy_change} and probes {answer_nll_base}. But for total_seconds
+ * the document depends neither on threads nor on n_seq or micro_batch.
  * Errors: a corpus of another tokenizer, nothing held out, less held-out text than a window of a
  * given length: ZP_BAD_INPUT; an unknown kind, lengths that do not ascend: ZP_USAGE. */
 typedef struct zp_probe_options {
