@@ -259,10 +259,11 @@ static zp_status anneal(struct cli *c, const struct begun *b)
 zp_status cmd_anneal(struct cli *c)
 {
     struct begun b = { .named = cli_text(c, "model") };
+    bool grows = cli_flag(c, "position-gate") || cli_flag(c, "structure-head");
+    if (grows && cli_text(c, "plan") != NULL)
+        return cli_usage(c, "--plan is of the model without new parts: anneal it, then add them");
     CLI_TRY(cli_check_outputs(c, "adapter-out"));
     zp_status st = extend(c, &b);
-    if (st == ZP_OK && b.n_made > 0 && cli_text(c, "plan") != NULL)
-        st = cli_usage(c, "--plan is of the model without new parts: anneal it, then add them");
     if (st == ZP_OK)
         st = anneal(c, &b);
     begun_close(&b);
