@@ -775,9 +775,10 @@ const struct cli_command cli_commands[] = {
                      "--lora-rank or --adapter-in: adapters learn and nothing else, so that "
                      "gradients, optimiser and checkpoints are as small as they are. The weights "
                      "are held in float32 whatever the file's type.\n\n"
-                     "--position-gate and --structure-head add small parts that change no bit until "
-                     "they have learned something; --learn gate, structure or parts: nothing else "
-                     "learns. Detectors learn from the Markdown and reStructuredText of the corpus.",
+                     "--position-gate and --structure-head add small parts that change no bit "
+                     "until they have learned something; --learn gate, structure or parts: nothing "
+                     "else learns. Detectors learn from the Markdown and reStructuredText of the "
+                     "corpus.",
             .fields = "file steps tokens loss held_before held tokens_per_second"),
     COMMAND(anneal, "take positions out by training (also: evaporate --train)", OPTIONS(anneal),
             .about = "Gates close under a policy while the model learns; what has closed is absent "

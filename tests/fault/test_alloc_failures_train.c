@@ -1,6 +1,6 @@
 /* test_alloc_failures_train.c: saving and opening checkpoints, making models and reading and
- * writing their parameters, finding the structure of documents when allocation number n fails, for all n: ZP_NO_MEMORY, no byte stays
- * behind, the folder is as it was, and it works afterwards. */
+ * writing their parameters, finding the structure of documents when allocation number n fails, for
+ * all n: ZP_NO_MEMORY, no byte stays behind, the folder is as it was, and it works afterwards. */
 #include "alloc_failures.h"
 
 #include "in_folder.h"
