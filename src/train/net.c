@@ -88,9 +88,8 @@ static void place_backward(struct net *n, struct place *at)
     if (n->options.mix) n->plain_dq = take(at, rows * q), n->plain_dk = take(at, rows * kv);
     n->dact = take(at, rows * h->d_ff);
     n->scratch = take(at, scratch_floats(n));
-    if (n->struct_weight) {
+    if (n->struct_weight)
         n->dheard = take(at, rows * STRUCT_TYPES), n->dkey_bias = take(at, rows * h->n_head);
-    }
     n->row_sums = take_bytes(at, 2 * rows * sizeof *n->row_sums);
     if (!n->has_bias) return;
     n->dbias_table = take(at, (size_t)h->n_head * n->options.n_ctx);
