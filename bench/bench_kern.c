@@ -325,6 +325,7 @@ static void row_call(const struct kern_table *t, struct row_room *r, int op, siz
     case 13: t->silu_back(r->x, r->y, r->y, r->z, r->cs, n); break;
     case 14: t->gelu_back(r->x, r->y, r->y, r->z, r->cs, n); break;
     case 15: t->rmsnorm_back(&norm, false, r->z, r->cs); break;
+    case 16: t->weigh_lists(r->x, n, r->y, 8, r->z, n); break;
     default: t->attend_merge(&r->max, &r->max, r->z, r->max, 1, r->y, n); break;
     }
 }
@@ -339,7 +340,7 @@ static void bench_rows(struct bench *b)
                 { "kl_row", 49152 },      { "act_quantize", 576 }, { "kv_append_bf16", 128 },
                 { "kv_append_f32", 128 }, { "scale", 576 },      { "row_max", 128 },
                 { "exp_row", 128 },       { "silu_back", 1536 },   { "gelu_back", 1536 },
-                { "rmsnorm_back", 576 },  { "attend_merge", 64 } };
+                { "rmsnorm_back", 576 },  { "weigh_lists", 1024 }, { "attend_merge", 64 } };
     size_t most = 49152;
     struct row_room r = { .x = numbers(b, most, 3),
                           .y = numbers(b, most, 3),

@@ -91,7 +91,8 @@ static json_t *by_distance(const json_t *rows)
 
 static void view(json_t *doc)
 {
-    static const char *const tables[] = { "lengths", "buckets", "probes", "distances" };
+    static const char *const tables[] = { "lengths",   "buckets", "structure",
+                                          "detectors", "probes",  "distances" };
     json_object_set_new(doc, "distances", by_distance(json_object_get(doc, "distances")));
     for (size_t i = 0; i < CLI_COUNT(tables); i++) {
         json_t *rows = json_object_get(doc, tables[i]);
@@ -153,6 +154,7 @@ zp_status cmd_probe(struct cli *c)
         .n_cases = cli_u32(c, "cases"),
         .no_cases = cli_int(c, "cases") == 0,
         .seed = (uint64_t)cli_int(c, "seed"),
+        .structure = cli_flag(c, "structure"),
         .fast = cli_flag(c, "fast"),
     };
     CLI_TRY(cli_mode(c, &options.mode));

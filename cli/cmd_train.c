@@ -76,6 +76,8 @@ static void train_options(struct cli *c, zp_train_options *o)
         .ce_weight = or_none(c, "ce-weight"),
         .kl_weight = or_none(c, "kl-weight"),
         .learn = cli_text(c, "learn"),
+        .tag_weight = or_none(c, "tag-weight"),
+        .tag_dropout = or_none(c, "tag-dropout"),
         .match = cli_flag(c, "match"),
         .lora_rank = cli_u32(c, "lora-rank"),
         .lora_alpha = cli_real(c, "lora-alpha"),
@@ -133,20 +135,65 @@ static zp_status new_model(struct cli *c, const char *path)
     return st;
 }
 
-/* A model from scratch has no file of its own that stays: what describes it is named. */
-static zp_status show(struct cli *c, char *json)
+/* What a command trains: the model that was named, or one that was made of it beside the output. */
+struct begun {
+    const char *named; /* for the report */
+    char *made[2];     /* files on the way, for free() */
+    size_t n_made;
+};
+
+static const char *begun_path(const struct begun *b)
+{
+    return b->n_made > 0 ? b->made[b->n_made - 1] : b->named;
+}
+
+static void begun_close(struct begun *b)
+{
+    while (b->n_made > 0) {
+        (void)remove(b->made[--b->n_made]);
+        free(b->made[b->n_made]);
+    }
+}
+
+static zp_status next_file(struct cli *c, struct begun *b)
+{
+    return reserve_beside(c, cli_text(c, "output"), &b->made[b->n_made++]);
+}
+
+/* --from-scratch: a new model. */
+static zp_status make(struct cli *c, struct begun *b)
+{
+    CLI_TRY(next_file(c, b));
+    return new_model(c, begun_path(b));
+}
+
+/* --position-gate, --structure-head. */
+static zp_status extend(struct cli *c, struct begun *b)
+{
+    zp_extend_options o = { .position_gate = cli_flag(c, "position-gate"),
+                            .structure_head = cli_flag(c, "structure-head"),
+                            .head_size = cli_text(c, "head-size") };
+    const char *from = begun_path(b);
+    if (!o.structure_head && o.head_size != NULL)
+        return cli_usage(c, "--head-size belongs to --structure-head");
+    if (!o.position_gate && !o.structure_head)
+        return ZP_OK;
+    CLI_TRY(next_file(c, b));
+    return zp_model_extend(from, begun_path(b), &o, &c->err);
+}
+
+/* A model that was made has no file that stays: what it was made of is named. */
+static zp_status show(struct cli *c, char *json, const char *named)
 {
     json_t *doc = NULL;
-    const char *config = cli_text(c, "from-scratch");
     zp_status st = cli_parse_document(c, json, &doc);
     zp_free(json);
     CLI_TRY(st);
-    if (config != NULL)
-        json_object_set_new(doc, "model", cli_json_text(config, strlen(config)));
+    json_object_set_new(doc, "model", cli_json_text(named, strlen(named)));
     return cli_show_value(c, doc);
 }
 
-static zp_status train(struct cli *c, const char *model)
+static zp_status train(struct cli *c, const struct begun *b)
 {
     char *json = NULL;
     struct text line = { 0 };
@@ -155,39 +202,34 @@ static zp_status train(struct cli *c, const char *model)
     join_words(c, &line);
     o.command = line.data;
     o.rotation_dropout = cli_real(c, "rotation-dropout");
-    zp_status st = zp_train_run(model, cli_text(c, "corpus"), cli_text(c, "output"), &o, &json,
-                                &c->err);
+    zp_status st = zp_train_run(begun_path(b), cli_text(c, "corpus"), cli_text(c, "output"), &o,
+                                &json, &c->err);
     text_free(&line);
     progress_clear();
-    return st != ZP_OK || json == NULL ? st : show(c, json);
+    return st != ZP_OK || json == NULL ? st : show(c, json, b->named);
 }
 
 zp_status cmd_train(struct cli *c)
 {
     const char *model = cli_text(c, "model");
     bool fresh = cli_text(c, "from-scratch") != NULL;
-    char *path = NULL;
+    struct begun b = { .named = fresh ? cli_text(c, "from-scratch") : model };
     if (fresh == (model != NULL))
         return cli_usage(c, fresh ? "--from-scratch makes a model: leave MODEL out"
                                   : "no model is named: give one, or --from-scratch CONFIG");
     if (!fresh && cli_given(c, "tokenizer"))
         return cli_usage(c, "--tokenizer belongs to --from-scratch: a model has its own");
     CLI_TRY(cli_check_outputs(c, "adapter-out"));
-    if (!fresh)
-        return train(c, model);
-    zp_status st = reserve_beside(c, cli_text(c, "output"), &path);
-    bool made = st == ZP_OK;
-    if (made)
-        st = new_model(c, path);
+    zp_status st = fresh ? make(c, &b) : ZP_OK;
     if (st == ZP_OK)
-        st = train(c, path);
-    if (made)
-        (void)remove(path);
-    free(path);
+        st = extend(c, &b);
+    if (st == ZP_OK)
+        st = train(c, &b);
+    begun_close(&b);
     return st;
 }
 
-zp_status cmd_anneal(struct cli *c)
+static zp_status anneal(struct cli *c, const struct begun *b)
 {
     char *json = NULL;
     struct text line = { 0 };
@@ -206,13 +248,26 @@ zp_status cmd_anneal(struct cli *c)
         .t_cool = cli_u32(c, "t-cool"),
         .tolerance = cli_real(c, "tolerance"),
     };
-    CLI_TRY(cli_check_outputs(c, "adapter-out"));
     train_options(c, &o.train);
     join_words(c, &line);
     o.train.command = line.data;
-    zp_status st = zp_anneal_run(cli_text(c, "model"), cli_text(c, "corpus"),
-                                 cli_text(c, "output"), &o, &json, &c->err);
+    zp_status st = zp_anneal_run(begun_path(b), cli_text(c, "corpus"), cli_text(c, "output"), &o,
+                                 &json, &c->err);
     text_free(&line);
     progress_clear();
-    return st != ZP_OK ? st : json != NULL ? cli_show(c, json) : ZP_OK;
+    return st != ZP_OK || json == NULL ? st : show(c, json, b->named);
+}
+
+zp_status cmd_anneal(struct cli *c)
+{
+    struct begun b = { .named = cli_text(c, "model") };
+    bool grows = cli_flag(c, "position-gate") || cli_flag(c, "structure-head");
+    if (grows && cli_text(c, "plan") != NULL)
+        return cli_usage(c, "--plan is of the model without new parts: anneal it, then add them");
+    CLI_TRY(cli_check_outputs(c, "adapter-out"));
+    zp_status st = extend(c, &b);
+    if (st == ZP_OK)
+        st = anneal(c, &b);
+    begun_close(&b);
+    return st;
 }

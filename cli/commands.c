@@ -457,8 +457,18 @@ static const struct cli_example corpus_examples[] = {
     PATH("original", NULL, "MODEL", "stay close to this model: adds KL(original || model)"), \
     REAL("ce-weight", "X", 0, 1000, "1", "weight of the text's cross entropy"),           \
     REAL("kl-weight", "X", 0, 1000, "1", "weight of the divergence from the original"),   \
-    CHOICE("learn", "WHAT", "all|qk|qko", "all",                                          \
-           "what learns: all; what makes queries and keys; and what joins the heads"),     \
+    CHOICE("learn", "WHAT", "all|qk|qko|gate|structure|parts", "all",                     \
+           "what learns: all; what makes queries and keys; and what joins the heads; position " \
+           "gates; the structure head; both of these"),                                   \
+    FLAG("position-gate", "add gates that scale queries by their position, and train them"), \
+    FLAG("structure-head",                                                                \
+         "add detectors of a document's structure that heads can listen to, and train them"), \
+    TEXT("head-size", "SIZE",                                                             \
+         "with --structure-head: layers that listen: all, a number, or auto, by the processor"), \
+    REAL("tag-weight", "X", 0, 1000, "0.1",                                               \
+         "weight of the detectors' loss against the structure of the documents"),         \
+    REAL("tag-dropout", "SHARE", 0, 0.9, "0.3",                                           \
+         "share of the detectors that are not heard, drawn anew for each token and step"), \
     FLAG("match", "instead of the loss: each layer's attention is to match the original's"), \
     COUNT("lora-rank", "N", 0, 65536, "0",                                                \
           "nothing but low-rank adapters learns: matrices become W + alpha / N * B A, and are " \
@@ -589,6 +599,9 @@ static const struct cli_option probe_options[] = {
          "yarn:S; BASE stays as it is"),
     INT("seed", "N", 0, 9e18, "1", "seed of the questions and of the intervals (0: the default)",
         .flag_only = true),
+    FLAG("structure",
+         "also tell tokens that begin a block, are marks of its structure, and of each type of "
+         "mark, and what the detectors of a structure head find"),
     FLAG("fast", "compute on the default path, as run does, instead of the exact one"),
     MODE,
     BATCH,
@@ -769,7 +782,11 @@ const struct cli_command cli_commands[] = {
                      "stay as the file has them, quantised or not, and are widened a matrix at a "
                      "time (QLoRA).\n\n"
                      "The memory of a run is known before it is taken: --memory-plan tells it, "
-                     "and the report has it beside what was counted.",
+                     "and the report has it beside what was counted.\n\n"
+                     "--position-gate and --structure-head add small parts that change no bit "
+                     "until they have learned something; --learn gate, structure or parts: nothing "
+                     "else learns. Detectors learn from the Markdown and reStructuredText of the "
+                     "corpus.",
             .fields = "file steps tokens loss held_before held tokens_per_second"),
     COMMAND(anneal, "take positions out by training (also: evaporate --train)", OPTIONS(anneal),
             .about = "Gates close under a policy while the model learns; what has closed is absent "

@@ -14,6 +14,7 @@ EVIDENCE = ROOT / "docs/evidence"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "zerope"
 MODELS = pathlib.Path(os.environ.get("ZEROPE_MODELS", CACHE / "models"))
 CORPUS = CACHE / "corpus"
+STRUCTURED = CACHE / "structured"
 MODEL = {"smollm2": MODELS / "smollm2-135m-instruct-q4_1.gguf",
          "gemma3": MODELS / "gemma3-270m-q4_k_m.gguf"}
 

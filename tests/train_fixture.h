@@ -79,6 +79,43 @@ static inline void fixture_corpus(const char *path, const struct tokenizer *t,
     buffer_free(&text);
 }
 
+/* Text of document i with structure: headings, items, fences, numbers, tags, tables; documents
+ * i % 4 == 3 have none. */
+static inline void fixture_structured(struct buffer *b, uint32_t doc)
+{
+    static const char *const heads[] = { "# ", "- ", "1. ", "```\n", "<b>", "| a | b |\n" };
+    struct rng r = rng_stream(98, doc);
+    struct buffer prose = buffer_with_max(MEM_META, 1 << 20);
+    buffer_clear(b);
+    for (uint32_t i = 0; i < 24; i++) {
+        fixture_text(&prose, doc * 24 + i, 3 + rng_below(&r, 9));
+        if (doc % 4 != 3)
+            FINE(buffer_append_text(b, heads[rng_below(&r, sizeof heads / sizeof *heads)], err));
+        FINE(buffer_append(b, prose.data, prose.size, err));
+        if (rng_below(&r, 2)) FINE(buffer_append_text(b, "\n", err));
+    }
+    buffer_free(&prose);
+}
+
+static inline void fixture_structured_corpus(const char *path, const struct tokenizer *t,
+                                             uint32_t n_docs)
+{
+    struct shards_writer w;
+    struct buffer text = buffer_with_max(MEM_META, 16 << 20);
+    FINE(shards_writer_open(&w, t, err));
+    for (uint32_t i = 0; i < n_docs; i++) {
+        struct token_list list = { 0 };
+        fixture_structured(&text, i);
+        FINE(tokenizer_encode(t, (const char *)text.data, text.size, 0, &list, err));
+        FINE(shards_writer_add(&w, "structured", hash_bytes(text.data, text.size, 0), text.size,
+                               list.ids, list.count, i % 3 == 2, err));
+        token_list_free(&list);
+    }
+    FINE(shards_writer_save(&w, path, err));
+    shards_writer_free(&w);
+    buffer_free(&text);
+}
+
 static inline void fixture_open(struct train_fixture *f, uint32_t n_vocab, const size_t *n_words,
                                 uint32_t n_docs)
 {

@@ -57,10 +57,11 @@ def zerope_case(name, shape, seed, s, *, kinds, put=None, open_pairs=None, **mor
     )  # fmt: skip
 
 
-def zerope_norm_case(name, arch, shape, w, ids, s, *, kinds, put, without, about, gemma=False):
+def zerope_norm_case(name, arch, shape, w, ids, s, *, kinds, put, without, about, gemma=False,
+                     more=None):
     """A file whose shared q and k norm gains became one per head, in that head's row order."""
     orders = open_first(shape, s.open_pairs)
-    extra = {}
+    extra = dict(more or {})
     shared = {k: v for k, v in w.items() if "q_norm" not in k and "k_norm" not in k}
     for layer in range(shape["n_layer"]):
         for part, n in (("q", shape["n_head"]), ("k", shape["n_kv"])):
@@ -298,4 +299,80 @@ def make_zerope_norms():
     )  # fmt: skip
 
 
-MAKERS = (make_zerope_biases, make_zerope_gates, make_zerope_norms)
+def detector_weights(rng, d_model, n_head, layers):
+    """Detectors that tell tokens apart, and how much each head of some layers listens."""
+    f32 = lambda x: np.asarray(x, dtype=np.float32)
+    head = f32(rng.standard_normal((8, d_model))), f32(rng.standard_normal(d_model) * 0.5)
+    bias = [f32(rng.standard_normal((n_head, 8)) * 3) if b else None for b in layers]
+    extra = {"struct_head.weight": head[0], "struct_head.gate": head[1]}
+    extra |= {f"blk.{i}.struct_bias": b for i, b in enumerate(bias) if b is not None}
+    return head, bias, extra
+
+
+def make_zerope_parts():
+    """Position gates and structure heads: with rotation and local heads, with biases by distance,
+    with another embedding scale."""
+    rng = np.random.default_rng(40)
+    shape, f32 = GG | {"n_layer": 3}, lambda x: np.asarray(x, dtype=np.float32)
+    rope, every = rf.rope_default(1e4, 8), [[0, 1, 2, 3]] * 2
+    gate = [f32(rng.standard_normal((4, 8)) * 0.4), None, f32(rng.standard_normal((4, 8)) * 0.4)]
+    opened = [every, every, [[], []]]
+    s = spec_of(shape, rope=rope, open_pairs=opened, pos_gate=gate)
+    zerope_case(
+        "zerope-gate", shape, 41, s, kinds=["rope", "rope", "none"], open_pairs=opened,
+        extra={f"blk.{i}.pos_gate.weight": g for i, g in enumerate(gate) if g is not None},
+        without={"gate": dataclasses.replace(s, pos_gate=None)},
+        about="queries times exp(w . phi(position)) in layers 0 and 2",
+    )  # fmt: skip
+
+    reach = [[8, 0], [0, 0], [20, 12]]
+    head, bias, extra = detector_weights(rng, 32, 4, [True, False, True])
+
+    def keys(k):
+        ag.u32_array(k, "zerope.attention.head_window", [r for layer in reach for r in layer])
+        k.add_uint32("zerope.attention.sinks", 3)
+
+    s = spec_of(shape, rope=rope, open_pairs=opened, pos_gate=gate, head_window=reach, sinks=3,
+                struct_head=head, struct_bias=bias)
+    zerope_case(
+        "zerope-struct", shape, 42, s, kinds=["rope", "rope", "none"], open_pairs=opened, put=keys,
+        extra=extra | {f"blk.{i}.pos_gate.weight": g for i, g in enumerate(gate) if g is not None},
+        without={"structure head": dataclasses.replace(s, struct_head=None),
+                 "gate": dataclasses.replace(s, pos_gate=None),
+                 "a layer": dataclasses.replace(s, struct_bias=[bias[0], None, None])},
+        about="bias by what a key's token is, in layers 0 and 2; local heads and gate beside",
+    )  # fmt: skip
+
+    head, bias, extra = detector_weights(rng, 32, 4, [True, True])
+    slope = f32(2.0 ** (-2.0 * np.arange(1, 5)))
+    extra |= {f"blk.{i}.pos_alibi.slope": slope for i in range(2)}
+    s = spec_of(GG, bias=[rf.bias_alibi(slope.astype(float))] * 2, struct_head=head,
+                struct_bias=bias)
+    zerope_case(
+        "zerope-alibi-struct", GG, 43, s, kinds=["alibi"] * 2, extra=extra,
+        without={"structure head": dataclasses.replace(s, struct_head=None),
+                 "bias": dataclasses.replace(s, bias=None)},
+        about="two biases on a logit: by distance, and by what the key's token is",
+    )  # fmt: skip
+
+    w = make_weights(44, GEMMA | {"d_head": 10}, "f16", qk_norm=True, qk_std=0.02, gemma=True,
+                     tied=True)
+    gemma = GEMMA | {"d_head": 10}
+    head, bias, extra = detector_weights(rng, gemma["d_model"], gemma["n_head"], [1] * 7)
+    s = gemma_spec(gemma, 10000.0, rf.rope_default(1e6, 10), None)
+    s = dataclasses.replace(s, struct_head=head, struct_bias=bias,
+                            open_pairs=[[list(range(5))] * gemma["n_kv"]] * 7)
+
+    def gemma_keys(k):
+        rope_keys(1e6, 10)(k)
+        k.add_sliding_window(16)
+
+    zerope_norm_case(
+        "zerope-gemma3-struct", "zerope-gemma3", gemma, w, make_ids(44), s, put=gemma_keys,
+        gemma=True, kinds=["rope"] * 7, more=extra,
+        without={"structure head": dataclasses.replace(s, struct_head=None)},
+        about="detectors read the embedding as the layers do, scaled; windowed layers listen too",
+    )  # fmt: skip
+
+
+MAKERS = (make_zerope_biases, make_zerope_gates, make_zerope_norms, make_zerope_parts)

@@ -16,6 +16,10 @@ Conventions
 - T5: buckets for distance d: d below buckets/2, then buckets/2 + floor(ln(d / (buckets/2)) /
   ln(max / (buckets/2)) * buckets/2), at most buckets - 1.
 - MLP bias: w1 gelu(w0 ln(1 + d) + b0) + b1, gelu with erf.
+- Position gate: q at position p of head h times exp(w_h . phi(p)), phi_i(p) =
+  sigmoid(log2(1 + p) - 2 (i + 1)), i = 0..7.
+- Structure head: of the embedding output x of a key's token u = x / sqrt(mean(x^2) + eps), the
+  eight detectors p = sigmoid(g . u) sigmoid(W u), and the logit of head h gets B_h . p.
 """
 
 import math
@@ -50,6 +54,9 @@ class Spec:
     scale_c: np.ndarray = None  # (n_layer)
     scale_len: int = 0
     head_scale: np.ndarray = None  # (n_layer, n_head)
+    pos_gate: list = None  # per layer None or (n_head, 8)
+    struct_head: tuple = None  # (W (8, d_model), g (d_model))
+    struct_bias: list = None  # per layer None or (n_head, 8)
     attn_scale: float = None  # default 1 / sqrt(d_head)
     embed_scale: float = 1.0
     residual_scale: float = 1.0
@@ -141,6 +148,22 @@ def bias_mlp(w0, b0, w1, b1):  # (32, 1) (32) (n_head, 32) (n_head)
     return f
 
 
+# ---------------------------------------------------------------- gate and structure head
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def gate_features(n):  # (n, 8)
+    octave = np.log2(1.0 + np.arange(n))
+    return sigmoid(octave[:, None] - 2.0 * np.arange(1, 9))
+
+
+def detectors(spec, x):  # (n, d_model) -> (n, 8)
+    w, g = (np.asarray(a, dtype=np.float64) for a in spec.struct_head)
+    u = x / np.sqrt((x * x).mean(-1, keepdims=True) + spec.eps)
+    return sigmoid(u @ g)[:, None] * sigmoid(u @ w.T)
+
+
 # ---------------------------------------------------------------- layers
 def rms_norm(x, w, eps, plus_one=False):
     gain = 1.0 + w if plus_one else w
@@ -174,8 +197,9 @@ def visible(spec, layer, kv, n):
     return ok
 
 
-def attention(spec, layer, q, k, v):
-    """q (n, n_head, d_head), k and v (n, n_kv, d_head) -> (n, n_head * d_head)."""
+def attention(spec, layer, q, k, v, found):
+    """q (n, n_head, d_head), k and v (n, n_kv, d_head), found: detectors or None
+    -> (n, n_head * d_head)."""
     n, group = q.shape[0], spec.n_head // spec.n_kv
     base = spec.attn_scale if spec.attn_scale is not None else spec.d_head**-0.5
     distance = np.maximum(np.arange(n)[:, None] - np.arange(n)[None, :], 0)
@@ -191,19 +215,23 @@ def attention(spec, layer, q, k, v):
             scale = scale * (
                 1 + spec.scale_c[layer] * np.log(np.maximum(1.0, seen / spec.scale_len))
             )
+        if spec.pos_gate is not None and spec.pos_gate[layer] is not None:
+            scale = scale * np.exp(gate_features(n) @ spec.pos_gate[layer][h])
         s = (q[:, h] @ k[:, kv].T) * scale[:, None]
         if spec.attn_softcap:
             s = spec.attn_softcap * np.tanh(s / spec.attn_softcap)
         if spec.bias is not None and spec.bias[layer] is not None:
             gate = 1.0 if spec.bias_gate is None else spec.bias_gate[layer][h]
             s = s + gate * spec.bias[layer](np.arange(n))[h][distance]
+        if found is not None and spec.struct_bias[layer] is not None:
+            s = s + found @ spec.struct_bias[layer][h]
         s = np.where(ok, s, -np.inf)
         p = np.exp(s - s.max(1, keepdims=True))
         out[:, h] = (p / p.sum(1, keepdims=True)) @ v[:, kv]
     return out.reshape(n, -1)
 
 
-def block(spec, layer, w, x):
+def block(spec, layer, w, x, found=None):
     def name(s):
         return w[f"model.layers.{layer}.{s}"]
 
@@ -232,7 +260,7 @@ def block(spec, layer, w, x):
             else [chosen[i * spec.n_kv // spec.n_head] for i in range(spec.n_head)]
         )
         q, k = rotate(q, spec.rope[layer], of_q), rotate(k, spec.rope[layer], chosen)
-    a = linear("self_attn.o_proj", attention(spec, layer, q, k, v))
+    a = linear("self_attn.o_proj", attention(spec, layer, q, k, v, found))
     x = x + spec.residual_scale * (norm("post_attention_layernorm", a) if spec.sandwich else a)
 
     h = norm("pre_feedforward_layernorm" if spec.sandwich else "post_attention_layernorm", x)
@@ -245,8 +273,9 @@ def forward(spec, weights, ids):
     """logits (n, n_vocab) in float64; weights are cast up once."""
     w = {k: np.asarray(v, dtype=np.float64) for k, v in weights.items()}
     x = w["model.embed_tokens.weight"][np.asarray(ids)] * spec.embed_scale
+    found = detectors(spec, x) if spec.struct_head is not None else None
     for layer in range(spec.n_layer):
-        x = block(spec, layer, w, x)
+        x = block(spec, layer, w, x, found)
     x = rms_norm(x, w["model.norm.weight"], spec.eps, spec.norm_plus_one)
     head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
     logits = x @ head.T * spec.logit_scale

@@ -95,6 +95,22 @@ typedef struct zp_anneal_options {
 ZP_API zp_status zp_anneal_run(const char *model, const char *corpus, const char *out,
                                const zp_anneal_options *options, char **json, zp_err *err);
 
+/* Writes a model with parts that are to learn (zp_train_run, zp_anneal_run) what its positions did:
+ * until they have learned something it computes what it computed, bit for bit.
+ *   position gate: each head's queries times exp(w . phi(position)); keys stay free of positions
+ *   structure head: eight detectors of what a token is in a document's structure, and how much each
+ *     head of some layers listens to them
+ * The architecture becomes zerope-<arch>. The same model and options give the same file.
+ * Errors: a model that has the part already, an unknown size, nothing to add: ZP_USAGE. */
+typedef struct zp_extend_options {
+    bool position_gate, structure_head;
+    /* How many layers listen: "all", a number, or "auto" (default): all where the processor has
+     * AVX-512, every second with AVX2, else every fourth; at most 0.3 % of the parameters. */
+    const char *head_size;
+} zp_extend_options;
+ZP_API zp_status zp_model_extend(const char *model, const char *out,
+                                 const zp_extend_options *options, zp_err *err);
+
 /* Fits the logit scale 1 + c ln(max(1, n / len)) of queries that see n > len positions, on held-out
  * documents of a corpus, and writes the model with it (zerope.attention.scale_c, the same c in all
  * layers). len: the trained length. c is 0 where no scale is better than none. Evidence in the

@@ -73,10 +73,12 @@ typedef void (*zp_train_report_fn)(void *arg, const zp_train_report *report);
  * JSON {model, corpus, file, steps, tokens, n_ctx, batch_rows, learning_rate, loss, held_before,
  * held (each {nll, ppl, windows, tokens; with an original kl and same_top}), seconds,
  * tokens_per_second, precision, matrices, skipped_steps, roll_backs, run, memory {predicted,
- * counted}; with adapters lora {rank, alpha, targets, matrices, parameters, folder}}. Of memory:
- * bytes by what they are for {weights (matrices in their mapped files), parameters, gradients,
- * optimiser, activations, products, train, ...} and total; counted are the most of the run, total
- * that of a moment. With memory_plan available in place of counted. */
+ * counted}; of a structure head structure {parameters, share (of all parameters), and where its
+ * detectors learn tag_loss, tokens, unstructured_tokens (of documents without a mark), tagged
+ * {tokens by type}}; with adapters lora {rank, alpha, targets, matrices, parameters, folder}}. Of
+ * memory: bytes by what they are for {weights (matrices in their mapped files), parameters,
+ * gradients, optimiser, activations, products, train, ...} and total; counted are the most of the
+ * run, total that of a moment. With memory_plan available in place of counted. */
 typedef struct zp_train_options {
     uint64_t tokens;        /* budget, rounded up to whole batches; required */
     uint32_t n_ctx;         /* tokens of a row; default: the model's context, at most 512 */
@@ -94,7 +96,12 @@ typedef struct zp_train_options {
     const char *original;   /* model to stay close to by KL(original || model), or NULL */
     double ce_weight, kl_weight; /* default 1 and, with an original, 1; below 0: none */
     const char *learn;      /* "all" (default); "qk": what makes queries and keys; "qko": and what
-                             * joins the heads */
+                             * joins the heads; "gate": position gates; "structure": the structure
+                             * head; "parts": both of these */
+    /* Of a model with a structure head that learns: weight of its detectors' loss against the
+     * documents' own structure, default 0.1, below 0: none; share of detectors that is not heard,
+     * drawn anew for each token and step, default 0.3, below 0: none. */
+    double tag_weight, tag_dropout;
     bool match;             /* instead of the loss: what each layer's attention adds matches the
                              * original's (mean squared error, layer by layer, with the original's
                              * stream before it); layers whose positions are the original's rest */
@@ -151,18 +158,23 @@ ZP_API zp_status zp_train_run_json(const char *folder, char **json, zp_err *err)
  *     equal ones the first) behind the true ones before it (teacher forcing). A kind of which a
  *     case does not fit into a length has 0 cases there. Case number k is the same for every model
  *     of the tokenizer.
+ *   - with structure: the same windows' tokens by what they are in their document's structure
+ *     (docs/FORMATS.md): boundary, the first of a block; mark, of a heading's, list's, table's ...
+ *     marks, and of each type; plain, neither. How often such a token is the most likely one, and
+ *     its NLL. Of a structure head also how often its detectors are right, on the first length.
  * With base, of the same tokenizer, also mean KL(base || m) and top-1 agreement on the same
  * windows, and differences m - base of NLL and of accuracies, each paired.
  * All intervals are 95 %: of accuracies by Wilson's formula, of their differences by Agresti and
  * Min's, of all else by bootstrap over documents; null where there are too few.
  * JSON {model, corpus, rope_scaling, mode, exact, n_ctx_train, seed, held_documents, lengths[],
- * buckets[], probes[], distances[], total_seconds}, with base also {against}. Rows of lengths
- * {length, windows, joined, documents, tokens, nll}, buckets {length, from, to, documents, tokens,
- * nll}, probes {kind, length, cases, accuracy, answer_nll}, distances {kind, length, from, to,
- * cases, accuracy}; a number x with an interval has x_lo and x_hi; with base windows also have
- * {nll_base, nll_change, kl, top1_agree}, cases {accuracy_base, accuracy_change} and probes
- * {answer_nll_base}. But for total_seconds the document depends neither on threads nor on n_seq or
- * micro_batch.
+ * buckets[], probes[], distances[], total_seconds}, with base also {against}, with structure also
+ * structure[{tokens_of, length, documents, tokens, nll, accuracy}] and detectors[{type, tagged,
+ * found, precision, recall}]. Rows of lengths {length, windows, joined, documents, tokens, nll},
+ * buckets {length, from, to, documents, tokens, nll}, probes {kind, length, cases, accuracy,
+ * answer_nll}, distances {kind, length, from, to, cases, accuracy}; a number x with an interval has
+ * x_lo and x_hi; with base windows also have {nll_base, nll_change, kl, top1_agree}, cases and
+ * structure {accuracy_base, accuracy_change} and probes {answer_nll_base}. But for total_seconds
+ * the document depends neither on threads nor on n_seq or micro_batch.
  * Errors: a corpus of another tokenizer, nothing held out, less held-out text than a window of a
  * given length: ZP_BAD_INPUT; an unknown kind, lengths that do not ascend: ZP_USAGE. */
 typedef struct zp_probe_options {
@@ -176,6 +188,7 @@ typedef struct zp_probe_options {
     uint32_t n_cases; /* of a kind and length; default 200 */
     bool no_cases;
     uint64_t seed; /* of the cases and of the bootstrap; default 1 */
+    bool structure;
     zp_mode mode;  /* of m; the base runs in full */
     bool fast;     /* the default path of the engine instead of the exact one */
     /* Of both; exact, n_ctx and kv_bytes are set by the call. n_seq: sequences computed at a time;

@@ -8,6 +8,7 @@
 #include "eval/bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/os.h"
 #include "base/rng.h"
@@ -266,6 +267,7 @@ static zp_status fill(struct bench *b, const struct test *t, double *seconds, do
         if (part.n > 0) ZP_TRY(run_items(b, &part, seconds, cpu, err));
         part.at = end / KERN_TILE * KERN_TILE;
         ZP_TRY(kv_table_repeat(&b->filled->kv, &b->e->kv, part.at - first, err));
+        memcpy(b->filled->ids + first, b->ids + first, (part.at - first) * sizeof *b->ids);
         b->done += part.at - first;
         part.n = end - part.at;
     }

@@ -323,7 +323,7 @@ static zp_status fill(struct gguf_edit *e, const struct zp_model *m, const struc
             ZP_TRY(move_gains(e, m, set, l, query, err));
         }
     }
-    return ZP_OK;
+    return info->add ? info->add(e, info->add_arg, err) : ZP_OK;
 }
 
 zp_status apply_write(const struct zp_model *m, const struct gateset *set, const struct fold *fold,

@@ -5,10 +5,15 @@
 
 #include "evap/fold.h"
 
+struct gguf_edit;
+
 struct apply_info {
     uint32_t n_ctx_validated; /* length the promise holds for; 0 = none */
     const char *recipe;       /* JSON text: how the file came about, or NULL */
     const char *evidence;     /* JSON text, or NULL */
+    /* Called when all else is set, for what the file is to have beside; or NULL. */
+    zp_status (*add)(struct gguf_edit *e, void *arg, zp_err *err);
+    void *add_arg;
     const uint8_t *bias_open; /* (n_layer, n_head) 0: the head's distance bias is closed; NULL: as
                                * in the model's file */
 };

@@ -32,6 +32,8 @@ static zp_status resolve(struct battery *b, const zp_probe_options *given, zp_er
                "position mode %d is unknown", (int)o->mode);
     ZP_FAIL_IF(o->no_windows && o->no_cases, err, ZP_USAGE,
                "neither windows nor cases: nothing is measured");
+    ZP_FAIL_IF(o->no_windows && o->structure, err, ZP_USAGE,
+               "structure is measured on windows: there must be some");
     ZP_FAIL_IF(o->n_lengths > BATTERY_LENGTHS, err, ZP_USAGE, "%zu lengths; at most %d",
                o->n_lengths, BATTERY_LENGTHS);
     for (size_t i = 1; i < o->n_lengths; i++)
@@ -111,6 +113,13 @@ static zp_status open_tasks(struct battery *b, zp_err *err)
     return task_open(&b->task, b->lengths[b->n_lengths - 1], err);
 }
 
+static zp_status open_tagger(struct battery *b, zp_err *err)
+{
+    const struct tokenizer *t;
+    ZP_TRY(model_tokenizer(b->m, &t, err));
+    return tagger_open(&b->tagger, b->shards, t, true, err);
+}
+
 /* ---- running ---- */
 
 uint64_t battery_count(const struct battery *b)
@@ -153,6 +162,7 @@ static zp_status run_battery(struct battery *b, const char *corpus, char **json,
     ZP_TRY(choose_kinds(b, err));
     ZP_TRY(choose_lengths(b, err));
     if (!b->o.no_cases) ZP_TRY(open_tasks(b, err));
+    if (b->o.structure) ZP_TRY(open_tagger(b, err));
     b->side.mode = b->o.mode;
     b->side.progress = &b->o.progress;
     b->side.total = battery_count(b);
@@ -171,6 +181,7 @@ static void battery_close(struct battery *b)
 {
     for (int k = 0; k < TASK_KINDS; k++) tasks_close(&b->tasks[k]);
     task_close(&b->task);
+    tagger_close(&b->tagger);
 }
 
 zp_status zp_probe_json(const zp_model *m, const zp_model *base, const char *corpus,

@@ -1,4 +1,5 @@
 /* battery_report.c: the document of what was measured. */
+#include <math.h>
 #include <stdio.h>
 
 #include "evap/battery.h"
@@ -60,6 +61,51 @@ static void write_buckets(struct json_build *j, const struct battery *b)
     json_build_array_end(j);
 }
 
+static const char *part_name(enum battery_part part)
+{
+    if (part >= BATTERY_TYPE) return structhead_type_name((enum struct_type)(part - BATTERY_TYPE));
+    return part == BATTERY_BOUNDARY ? "boundary" : part == BATTERY_MARK ? "mark" : "plain";
+}
+
+static void write_structure(struct json_build *j, const struct battery *b)
+{
+    json_build_array(j, "structure");
+    for (uint32_t i = 0; i < b->n_structure; i++) {
+        const struct battery_span *s = &b->structure[i];
+        json_build_object(j, NULL);
+        json_build_text(j, "tokens_of", part_name(s->part));
+        json_build_uint(j, "length", s->length);
+        write_text_measures(j, b, s);
+        write_estimate(j, "accuracy", &s->right);
+        if (b->base) write_estimate(j, "accuracy_base", &s->right_base);
+        if (b->base) write_estimate(j, "accuracy_change", &s->right_change);
+        json_build_object_end(j);
+    }
+    json_build_array_end(j);
+}
+
+/* NaN (null) where nothing was to be found, or nothing was. */
+static double share_of(uint64_t n, uint64_t of)
+{
+    return of ? (double)n / (double)of : (double)NAN;
+}
+
+static void write_detectors(struct json_build *j, const struct battery *b)
+{
+    json_build_array(j, "detectors");
+    for (int k = 0; b->m->structure.weight && k < STRUCT_TYPES; k++) {
+        const struct battery_detector *d = &b->detectors[k];
+        json_build_object(j, NULL);
+        json_build_text(j, "type", structhead_type_name((enum struct_type)k));
+        json_build_uint(j, "tagged", d->n_tagged);
+        json_build_uint(j, "found", d->n_found);
+        json_build_real(j, "precision", share_of(d->n_both, d->n_found), DIGITS);
+        json_build_real(j, "recall", share_of(d->n_both, d->n_tagged), DIGITS);
+        json_build_object_end(j);
+    }
+    json_build_array_end(j);
+}
+
 static void write_score(struct json_build *j, const struct battery *b,
                         const struct battery_score *s)
 {
@@ -104,6 +150,8 @@ zp_status battery_write(const struct battery *b, const char *corpus, char **json
     json_build_uint(&j, "held_documents", b->n_held);
     write_lengths(&j, b);
     write_buckets(&j, b);
+    if (b->o.structure) write_structure(&j, b);
+    if (b->o.structure) write_detectors(&j, b);
     write_scores(&j, b, "probes", b->scores, b->n_scores);
     write_scores(&j, b, "distances", b->distances, b->n_distances);
     json_build_real(&j, "total_seconds", b->seconds, 4);

@@ -7,7 +7,8 @@
 #include "evap/battery.h"
 #include "evap/heldwin.h"
 
-enum measure { NLL, NLL_BASE, CHANGE, KL, TOP1, MEASURES };
+enum measure { NLL, RIGHT, NLL_BASE, CHANGE, KL, TOP1, RIGHT_BASE, RIGHT_CHANGE, MEASURES };
+enum { WITHOUT_BASE = 2 }; /* so many measures need none */
 
 struct sums {
     struct score_mean *of[MEASURES]; /* (n_docs) */
@@ -24,8 +25,10 @@ static zp_status sums_open(struct sums *s, uint32_t n_docs, zp_err *err)
 
 static void sums_add(struct sums *s, uint32_t doc, const struct score_row *row)
 {
-    const double values[MEASURES] = { row->nll, row->nll_base, row->nll - row->nll_base, row->kl,
-                                      row->same ? 1.0 : 0.0 };
+    const double values[MEASURES] = { row->nll, row->right,
+                                      row->nll_base, row->nll - row->nll_base,
+                                      row->kl, row->same,
+                                      row->right_base, (double)row->right - row->right_base };
     for (int k = 0; k < MEASURES; k++) {
         s->of[k][doc].sum += values[k];
         s->of[k][doc].n++;
@@ -43,6 +46,18 @@ static struct estimate mean_of(struct score_mean *entries, uint32_t n, uint64_t 
     return (struct estimate){ value, range.lo, range.hi };
 }
 
+static bool is_in_part(const struct battery *b, const struct heldwin *w, uint32_t p,
+                       enum battery_part part)
+{
+    if (part == BATTERY_ALL) return true;
+    if (w->place[p] == HELDWIN_SEPARATOR) return false;
+    uint16_t tag = b->tagger.tags[w->place[p]];
+    if (part == BATTERY_BOUNDARY) return tag & DOCTAGS_BEGINS;
+    if (part == BATTERY_MARK) return tag % DOCTAGS_BEGINS != 0;
+    if (part == BATTERY_PLAIN) return tag == 0;
+    return tag >> (part - BATTERY_TYPE) & 1;
+}
+
 /* rows: (n_windows, length). */
 static void fill_span(const struct battery *b, const struct heldwin_set *w,
                       const struct score_row *rows, struct sums *s, struct battery_span *span)
@@ -50,16 +65,18 @@ static void fill_span(const struct battery *b, const struct heldwin_set *w,
     memset(s->of[0], 0, (size_t)s->n_docs * MEASURES * sizeof *s->of[0]);
     for (uint32_t i = 0; i < w->n; i++)
         for (uint32_t p = span->from; p < span->to; p++)
-            sums_add(s, w->at[i].doc[p], &rows[(size_t)i * w->length + p]);
+            if (is_in_part(b, &w->at[i], p, span->part))
+                sums_add(s, w->at[i].doc[p], &rows[(size_t)i * w->length + p]);
     span->n_windows = w->n;
     span->n_joined = w->n_joined;
     for (uint32_t d = 0; d < s->n_docs; d++) {
         span->n_docs += s->of[NLL][d].n != 0;
         span->n_tokens += s->of[NLL][d].n;
     }
-    struct estimate *out[MEASURES] = { &span->nll, &span->nll_base, &span->change, &span->kl,
-                                       &span->top1 };
-    for (int k = 0; k < (b->base ? MEASURES : 1); k++)
+    struct estimate *out[MEASURES] = { &span->nll, &span->right, &span->nll_base, &span->change,
+                                       &span->kl, &span->top1, &span->right_base,
+                                       &span->right_change };
+    for (int k = 0; k < (b->base ? MEASURES : WITHOUT_BASE); k++)
         *out[k] = mean_of(s->of[k], s->n_docs, b->o.seed);
 }
 
@@ -76,6 +93,12 @@ static void fill_spans(struct battery *b, uint32_t i, const struct heldwin_set *
         fill_span(b, w, rows, s, span);
         from = b->lengths[k];
     }
+    for (int part = BATTERY_ALL + 1; b->tagger.tags && part < BATTERY_PARTS; part++) {
+        struct battery_span *span = &b->structure[b->n_structure++];
+        *span = (struct battery_span){ .length = w->length, .to = w->length,
+                                       .part = (enum battery_part)part };
+        fill_span(b, w, rows, s, span);
+    }
 }
 
 static zp_status run_windows(struct battery *b, uint32_t i, const struct heldwin_set *w,
@@ -88,7 +111,7 @@ static zp_status run_windows(struct battery *b, uint32_t i, const struct heldwin
     fill_spans(b, i, w, rows, &s);
     mem_free(s.of[0]);
     b->side.done += b->o.n_windows - w->n; /* that the documents do not have */
-    return ZP_OK;
+    return b->tagger.tags && i == 0 ? battery_detect(b, w, err) : ZP_OK;
 }
 
 zp_status battery_windows(struct battery *b, uint32_t i, zp_err *err)

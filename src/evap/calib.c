@@ -119,6 +119,10 @@ zp_status calib_open(struct calib *c, const char *model, const char *text, uint3
     memset(c, 0, sizeof *c);
     c->n_ctx = n_ctx;
     zp_status status = zp_model_open(&c->model, model, NULL, err);
+    if (status == ZP_OK && c->model->structure.weight)
+        status = status_fail(err, ZP_UNSUPPORTED, __FILE__, __LINE__,
+                             "%s: gates are measured before a structure head is added: give the "
+                             "model it was added to", model);
     if (status == ZP_OK) status = docs_open(&c->docs, text, err);
     if (status != ZP_OK) calib_close(c);
     return status;

@@ -76,10 +76,16 @@ static const char *advice(const struct zp_model *m, enum export_kind kind)
 static zp_status refuse_own_parts(const struct zp_model *m, enum export_kind kind, zp_err *err)
 {
     const struct position *p = &m->position;
+    ZP_FAIL_IF(m->structure.weight, err, ZP_UNSUPPORTED,
+               "the model has a structure head (struct_head), which no stock engine reads: run the "
+               "file with zerope, or export the model from before the head");
     for (uint32_t l = 0; l < p->n_layer; l++) {
         ZP_FAIL_IF(position_layer_has_bias(p, l), err, ZP_UNSUPPORTED,
                    "layer %u has a position bias (%s), which no stock engine reads: run the file "
                    "with zerope", l, position_kind_name(p->kind[l]));
+        ZP_FAIL_IF(position_layer_has_gate(p, l), err, ZP_UNSUPPORTED,
+                   "layer %u gates its queries by their position (pos_gate), which no stock engine "
+                   "does: run the file with zerope, or export the model from before the gate", l);
         ZP_FAIL_IF(
             p->scale_c && p->scale_c[l] != 0.0f, err, ZP_UNSUPPORTED,
             "layer %u scales its logits by the length seen (zerope.attention.scale_c), which "

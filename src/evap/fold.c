@@ -147,7 +147,8 @@ static void original_attention(const struct fit *t, const float *q_rot, const fl
     const struct position *pos = &t->c->model->position;
     struct position_seen seen = position_seen(position_head_sight(pos, t->layer, kv), at);
     float max = -INFINITY, sum = 0.0f,
-          scale = position_query_scale(pos, t->layer, head, position_count_seen(seen, at));
+          scale = position_query_scale(pos, t->layer, head, position_count_seen(seen, at)) *
+                  position_gate_factor(pos, t->layer, head, at);
     for (uint32_t j = 0; j <= at; j++) {
         p[j] = 0.0f;
         if (j >= seen.n_sinks && j < seen.first) continue;

@@ -25,14 +25,15 @@ uint64_t heldwin_longest(const struct shards *s, uint32_t *n_docs)
 static void put(struct heldwin *w, uint32_t at, int32_t id, uint32_t doc)
 {
     w->tokens[at] = id;
-    if (at > 0) w->doc[at - 1] = doc;
+    if (at > 0) w->doc[at - 1] = doc, w->place[at - 1] = HELDWIN_SEPARATOR;
 }
 
 static void put_text(struct heldwin *w, uint32_t at, const struct shards *s, uint32_t doc,
                      uint64_t first, uint32_t n)
 {
     shards_read(s, doc, first, n, w->tokens + at);
-    for (uint32_t i = 0; i < n; i++) w->doc[at - 1 + i] = doc;
+    for (uint32_t i = 0; i < n; i++)
+        w->doc[at - 1 + i] = doc, w->place[at - 1 + i] = s->docs[doc].at + first + i;
 }
 
 /* ---- inside documents ---- */
@@ -117,8 +118,10 @@ static zp_status fill(struct heldwin_set *w, const struct shards *s, uint32_t n_
     ZP_ALLOC(w->at, MEM_EVAP, most, err, "held-out windows");
     ZP_ALLOC(w->tokens, MEM_EVAP, most * (row + 1), err, "tokens of held-out windows");
     ZP_ALLOC(w->docs, MEM_EVAP, most * row, err, "documents of held-out windows");
+    ZP_ALLOC(w->places, MEM_EVAP, most * row, err, "places of held-out windows");
     for (uint32_t i = 0; i < most; i++)
-        w->at[i] = (struct heldwin){ w->tokens + i * (row + 1), w->docs + i * row };
+        w->at[i] = (struct heldwin){ w->tokens + i * (row + 1), w->docs + i * row,
+                                     w->places + i * row };
     add_inside(w, s, most);
     add_joined(w, s, most);
     assert(w->n <= most);
@@ -139,5 +142,6 @@ void heldwin_close(struct heldwin_set *w)
     mem_free(w->at);
     mem_free(w->tokens);
     mem_free(w->docs);
+    mem_free(w->places);
     memset(w, 0, sizeof *w);
 }

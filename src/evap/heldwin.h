@@ -7,7 +7,9 @@
 struct heldwin {
     int32_t *tokens; /* (length + 1) the separator, then text: each token asks for the next one */
     uint32_t *doc;   /* (length) the document of tokens[1 + i]; a separator is of the one it ends */
+    uint64_t *place; /* (length) which id of the corpus tokens[1 + i] is, or HELDWIN_SEPARATOR */
 };
+#define HELDWIN_SEPARATOR UINT64_MAX
 
 /* First the windows that lie inside documents, window r of every document before window r + 1 of
  * any; then, where those are too few, windows of the documents that are too short for one, joined
@@ -18,6 +20,7 @@ struct heldwin_set {
     uint32_t n_joined; /* the last ones: of several documents */
     int32_t *tokens;   /* memory of all */
     uint32_t *docs;
+    uint64_t *places;
 };
 
 /* At most n_windows; fewer where the documents have no more, 0 where they have no window of that

@@ -237,8 +237,9 @@ static uint32_t query_rows(const struct scanlocal *s, uint32_t kv, uint32_t head
     struct position_seen file = position_seen(position_head_sight(p, s->layer, kv), at),
                          set = position_seen(position_try_sight(p, s->layer, set_window,
                                                                 s->set->n_sink), at);
-    float scale = position_query_scale(p, s->layer, head, position_count_seen(file, at)),
-          scale_set = position_query_scale(p, s->layer, head, position_count_seen(set, at));
+    float gate = position_gate_factor(p, s->layer, head, at),
+          scale = gate * position_query_scale(p, s->layer, head, position_count_seen(file, at)),
+          scale_set = gate * position_query_scale(p, s->layer, head, position_count_seen(set, at));
     for (size_t c = 0; c < d; c++) row[c] = scaled[c] = raw[c] * scale, row[d + c] = 0.0f;
     calib_rotate(s->c, s->layer, kv, at, row, r->cs_all, r->cs_room);
     for (uint32_t i = 1; i < ROW_FIRST_PAIR; i++) memcpy(row + i * wide, row, wide * sizeof *row);

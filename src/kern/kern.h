@@ -90,8 +90,8 @@ typedef kern_gemm_op *kern_gemm_fn;
  * Online softmax tile by tile in ascending order; state per row: m (running max, start -INFINITY),
  * l (sum, start 0), o (d, start 0). A tile that a row does not see leaves its state untouched.
  * Masked positions count as exact zeros; what a tile holds at or beyond every row's hi is ignored.
- * bias, where not NULL: bias[r][j] is added to the logit of position j (readable for every visible
- * j only). */
+ * bias, where not NULL: bias[r][j] is added to the logit of position j, then key_bias, where not
+ * NULL: key_bias[r][j - KERN_TILE * tile_begin] (both readable for every visible j only). */
 enum { KERN_TILE = 64, KERN_SEGMENT = 1024, KERN_Q8_GROUP = 64 };
 ZP_INLINE size_t kern_q8_groups(size_t d)
 {
@@ -113,6 +113,7 @@ struct kern_attend {
     const uint32_t *lo, *hi; /* (n_rows) */
     uint32_t n_sink;
     const float *const *bias;  /* (n_rows) or NULL */
+    const float *const *key_bias; /* (n_rows) or NULL */
     const void *const *k_tile; /* tile t of the sequence at index t */
     const void *const *v_tile;
     size_t tile_begin, tile_end;
@@ -175,6 +176,11 @@ typedef kern_gated_act_op *kern_gated_act_fn;
 /* out[i] = x[i] + scale * y[i]: product rounded, then sum rounded. out may be x or y. EXACT. */
 typedef void kern_add_scaled_op(const float *x, const float *y, float scale, float *out, size_t n);
 typedef kern_add_scaled_op *kern_add_scaled_fn;
+/* y[i] = sum over k < n_lists of weight[k] * x[k * step + i], in ascending k, each product rounded,
+ * then the sum; n_lists >= 1; y is apart from x. EXACT. */
+typedef void kern_weigh_lists_op(const float *x, size_t step, const float *weight, size_t n_lists,
+                                 float *y, size_t n);
+typedef kern_weigh_lists_op *kern_weigh_lists_fn;
 /* y[i] = scale * x[i]; y may be x. EXACT. */
 typedef void kern_scale_op(const float *x, float scale, float *y, size_t n);
 typedef kern_scale_op *kern_scale_fn;

@@ -362,6 +362,18 @@ static double case_add_scaled(struct selftest *s, const char *op, kern_add_scale
     return row_error(s->a.y, s->b.y, N_WIDE);
 }
 
+static double case_weigh_lists(struct selftest *s, const char *op, kern_weigh_lists_fn ref,
+                               kern_weigh_lists_fn chosen, const char *contract)
+{
+    static const float weight[] = { 0.3f, -2, 0.7f };
+    size_t n = N_WIDE / 3;
+    ZP_UNUSED(op), ZP_UNUSED(contract);
+    fill(s, s->wide[0], N_WIDE);
+    ref(s->wide[0], n, weight, 3, s->a.y, n);
+    chosen(s->wide[0], n, weight, 3, s->b.y, n);
+    return row_error(s->a.y, s->b.y, n);
+}
+
 static double case_scale(struct selftest *s, const char *op, kern_scale_fn ref,
                          kern_scale_fn chosen, const char *contract)
 {

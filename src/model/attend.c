@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "model/attend.h"
+#include "model/posgate.h"
 #include "model/scratch.h"
 
 enum {
@@ -36,6 +37,7 @@ struct query_rows {
     size_t q_stride;
     uint32_t *lo, *hi, n_sink;
     const float **bias;
+    const float **heard; /* a row's list in thread_room.heard; NULL without a structure head */
 };
 
 struct thread_room {
@@ -43,6 +45,9 @@ struct thread_room {
      * first */
     struct query_rows rows, own;
     float *row; /* (group, d): one query, scaled; one token's heads */
+    /* (group, KERN_SEGMENT): what each query head adds to the logits of the keys at hand by what
+     * their tokens are; NULL without a structure head */
+    float *heard;
     struct state part, whole;
     void *tile; /* kern_attend_room or NULL */
 };
@@ -106,6 +111,7 @@ static void place_rows(struct forward *f, struct query_rows *out, size_t rows, s
     r.lo = scratch_take(f, rows * sizeof *r.lo);
     r.hi = scratch_take(f, rows * sizeof *r.hi);
     r.bias = scratch_take(f, rows * sizeof *r.bias);
+    if (f->structure->weight) r.heard = scratch_take(f, rows * sizeof *r.heard);
     *out = r;
 }
 
@@ -119,6 +125,8 @@ static void place_room(struct forward *f, uint32_t thread)
     size_t tile = kern_attend_room(d);
     struct thread_room r = { .row = scratch_take(f, group * d * sizeof(float)) };
     if (f->form != KV_F32 && tile > 0) r.tile = scratch_take(f, tile);
+    if (f->structure->weight)
+        r.heard = scratch_take(f, group * KERN_SEGMENT * sizeof *r.heard);
     place_rows(f, &r.rows, rows, q_stride[f->form]);
     if (f->form == KV_Q8) place_rows(f, &r.own, rows, q_stride[KV_BF16]);
     float *part = scratch_take(f, state_bytes(f->h, rows));
@@ -156,7 +164,8 @@ static uint32_t less(uint32_t x, uint32_t by)
 
 /* Query `scaled` of position `at` as row `row`; sight from position `first` on. */
 static void fill_row(const struct forward *f, struct thread_room *r, size_t row,
-                     const float *scaled, uint32_t at, uint32_t first, const float *bias)
+                     const float *scaled, uint32_t at, uint32_t first, const float *bias,
+                     const float *heard)
 {
     size_t d = f->h->d_head;
     uint32_t base = at / KERN_TILE * KERN_TILE;
@@ -167,10 +176,12 @@ static void fill_row(const struct forward *f, struct thread_room *r, size_t row,
     else
         for (size_t c = 0; c < d; c++) q16[c] = f32_to_bf16(scaled[c]);
     r->rows.lo[row] = first, r->rows.hi[row] = at + 1, r->rows.bias[row] = bias;
+    if (heard) r->rows.heard[row] = heard;
     if (f->form != KV_Q8) return;
     f->kern->q8_row(scaled, d, q);
     r->own.lo[row] = less(first, base), r->own.hi[row] = at + 1 - base;
     r->own.bias[row] = bias ? bias + base : NULL;
+    if (heard) r->own.heard[row] = heard;
 }
 
 /* Row (token i, head g of the group) -> row i * group + g of the block. */
@@ -179,6 +190,7 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
 {
     const struct position *p = f->position;
     struct position_sight sight = sight_of(f, layer, b->kv);
+    const float *gate = position_layer_has_gate(p, layer) ? p->gate[layer] : NULL;
     uint32_t group = p->n_head / p->n_kv, d = p->d_head;
     size_t row = 0;
     for (uint32_t i = 0; i < b->n_tok; i++) {
@@ -188,11 +200,15 @@ static size_t fill_rows(const struct forward *f, uint32_t layer, const struct bl
         for (uint32_t g = 0; g < group; g++, row++) {
             uint32_t head = b->kv * group + g;
             float s = position_query_scale(p, layer, head, n_visible);
+            if (gate)
+                s *= posgate_factor(gate + head * POSGATE_STEPS,
+                                    f->phi + (b->token + i) * POSGATE_STEPS);
             const float *q = f->q + ((size_t)(b->token + i) * p->n_head + head) * d,
                         *bias = f->bias ? f->bias[layer * p->n_head + head] : NULL;
             for (uint32_t c = 0; c < d; c++) r->row[c] = q[c] * s;
             fill_row(f, r, row, r->row, at, seen.first,
-                     bias ? bias + KERN_TILE + f->n_ctx - 1 - at : NULL);
+                     bias ? bias + KERN_TILE + f->n_ctx - 1 - at : NULL,
+                     r->heard ? r->heard + (size_t)g * KERN_SEGMENT : NULL);
         }
         r->rows.n_sink = sight.n_sink;
         r->own.n_sink = less(sight.n_sink, at / KERN_TILE * KERN_TILE);
@@ -204,6 +220,22 @@ static void clear_state(const struct state *s, size_t rows, size_t d)
 {
     for (size_t i = 0; i < rows; i++) s->m[i] = -INFINITY, s->l[i] = 0.0f;
     memset(s->o, 0, rows * d * sizeof *s->o);
+}
+
+/* Fills r->heard for keys at positions [begin, end), at most a segment, and shows it to `a`. */
+static void hear_keys(const struct forward *f, uint32_t layer, const struct block *b,
+                      const struct thread_room *r, const struct query_rows *rows, size_t begin,
+                      size_t end, struct kern_attend *a)
+{
+    const float *bias = structhead_bias(f->structure, layer);
+    const float *p = f->batch->runs[b->run].detected;
+    size_t group = f->h->n_head / f->h->n_kv, step = forward_detected_step(f->n_ctx);
+    a->key_bias = bias ? rows->heard : NULL;
+    for (size_t g = 0; bias && g < group; g++) {
+        const float *weight = bias + (b->kv * group + g) * STRUCT_TYPES;
+        float *out = r->heard + g * KERN_SEGMENT;
+        f->kern->weigh_lists(p + begin, step, weight, STRUCT_TYPES, out, end - begin);
+    }
 }
 
 static size_t segments_of(const struct forward *f, const struct block *b)
@@ -244,10 +276,21 @@ static void attend_own_tile(const struct forward *f, uint32_t layer, const struc
     const uint8_t *tile =
         forward_tile(f, run, layer, b->kv, f->token_at[b->token] / KERN_TILE);
     const void *k = tile, *v = tile + forward_tile_bytes(f) / 2;
+    size_t base = f->token_at[b->token] / KERN_TILE * KERN_TILE;
     struct kern_attend a = call_for(f, &r->own, r->tile, rows, s, has_bias);
     a.k_tile = &k, a.v_tile = &v;
     a.tile_end = 1;
+    hear_keys(f, layer, b, r, &r->own, base, base + KERN_TILE, &a);
     f->kern->attend_bf16(&a);
+}
+
+/* The rows over tiles [a->tile_begin, a->tile_end) of their sequence, if there are any. */
+static void attend_tiles(const struct forward *f, uint32_t layer, const struct block *b,
+                         const struct thread_room *r, struct kern_attend *a)
+{
+    if (a->tile_begin >= a->tile_end) return;
+    hear_keys(f, layer, b, r, &r->rows, a->tile_begin * KERN_TILE, a->tile_end * KERN_TILE, a);
+    attend_of(f)(a);
 }
 
 /* State of all rows over segment `segment` (T1). */
@@ -259,7 +302,6 @@ static void attend_segment(const struct forward *f, uint32_t layer, const struct
     bool has_bias = f->bias && f->bias[layer * f->h->n_head];
     struct kern_attend a = call_for(f, &r->rows, r->tile, rows, s, has_bias);
     a.k_tile = kv->k + head * kv->n_tiles, a.v_tile = kv->v + head * kv->n_tiles;
-    kern_attend_fn attend = attend_of(f);
     size_t first = a.lo[0] / KERN_TILE, last = (a.hi[rows - 1] + KERN_TILE - 1) / KERN_TILE;
     size_t begin = segment * SEGMENT_TILES, end = begin + SEGMENT_TILES;
     size_t sink_tiles = (a.n_sink + KERN_TILE - 1) / KERN_TILE;
@@ -268,11 +310,11 @@ static void attend_segment(const struct forward *f, uint32_t layer, const struct
     clear_state(&s, rows, a.d);
     if (segment == 0 && sink_tiles <= first) {
         a.tile_begin = 0, a.tile_end = sink_tiles < last ? sink_tiles : last;
-        if (a.tile_begin < a.tile_end) attend(&a);
+        attend_tiles(f, layer, b, r, &a);
     } else if (segment == 0 && first < sink_tiles) first = 0;
     a.tile_begin = begin > first ? begin : first;
     a.tile_end = end < last ? end : last;
-    if (a.tile_begin < a.tile_end) attend(&a);
+    attend_tiles(f, layer, b, r, &a);
     if (own) attend_own_tile(f, layer, b, r, rows, s, has_bias);
 }
 

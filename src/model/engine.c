@@ -96,6 +96,7 @@ zp_status engine_plan(const struct zp_model *m, zp_engine_options *o, struct eng
     out->kv = kv_plan_bytes(&out->pages);
     struct forward f = { .h = &m->h,
                          .position = &m->position,
+                         .structure = &m->structure,
                          .micro_batch = o->micro_batch,
                          .n_ctx = o->n_ctx,
                          .n_threads = o->n_threads,
@@ -156,6 +157,7 @@ static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err
                         &plan.pages, err));
     e->forward = (struct forward){ .h = &m->h,
                                    .position = &e->position,
+                                   .structure = &m->structure,
                                    .weights = &e->weights,
                                    .kern = &e->kern,
                                    .pool = e->pool,
@@ -326,6 +328,9 @@ static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, str
                                       .n = n,
                                       .n_wanted = item->want == ZP_WANT_ALL ? n : last,
                                       .offset = item->seq->offset,
+                                      .detected = item->seq->detected,
+                                      .n_detected = item->seq->n_detected,
+                                      .past = item->seq->ids,
                                       .mode = item->seq->mode };
         n_tok += n;
         at->token += n;
@@ -352,6 +357,7 @@ static void commit(struct zp_engine *e, size_t n_runs)
         zp_seq *s = run->seq;
         memmove(s->ids + run->first, run->ids, run->n * sizeof *run->ids);
         kv_table_commit(&s->kv, &e->kv, run->n);
+        if (s->detected) s->n_detected = s->kv.length;
         if (run->first / KERN_TILE != s->kv.length / KERN_TILE) /* a tile is full */
             seq_keep_prefix(s);
     }

@@ -26,6 +26,9 @@ struct zp_seq {
     struct zp_engine *engine;
     struct kv_table kv;
     int32_t *ids;       /* (n_ctx) */
+    float *detected;    /* (STRUCT_TYPES, n_ctx) with a structure head, beside the ids and as little
+                         * in the plan of the engine: struct forward_run */
+    uint32_t n_detected;
     uint32_t n_pending; /* tokens behind kv.length that are to be computed again (settle) */
     uint32_t moved_at;  /* first token that another sequence computed, or NEVER_MOVED */
     zp_mode mode; /* resolved: full, zero or half */

@@ -12,6 +12,7 @@
 #include "model/forward.h"
 
 #include "model/attend.h"
+#include "model/posgate.h"
 #include "model/scratch.h"
 
 #include <stdatomic.h>
@@ -328,6 +329,7 @@ static void narrow(struct forward *f)
         if (f->reads.f32) copy_floats(r->normed, n, t, d);
         if (f->reads.q8 && n != t) kern_act_copy_row(&r->act_model, n, &r->act_model, t);
         for (uint32_t set = 0; set < 2; set++) copy_floats(f->cs[set], n, t, n_cs);
+        copy_floats(f->phi, n, t, POSGATE_STEPS);
         f->token_run[n] = f->token_run[t];
         f->token_at[n++] = f->token_at[t];
     }
@@ -436,7 +438,25 @@ static void layer(struct worker *w, uint32_t l, bool narrows, const struct kern_
     add_residual(w, NULL, lw->post_ffn_norm);
 }
 
-/* Embeddings, and the angles of this worker's share of tokens. */
+/* This worker's share of a run's tokens whose detectors are not there yet. */
+static void detect_tokens(const struct worker *w, const struct forward_run *run)
+{
+    const struct forward *f = w->f;
+    const struct structhead *s = f->structure;
+    size_t begin, end, d = f->h->d_model, step = forward_detected_step(f->n_ctx);
+    float *x = f->rows[w->thread].normed; /* not in use yet */
+    double z[STRUCT_LOGITS];
+    pool_share(run->first + run->n - run->n_detected, KERN_TILE, w->thread, w->n, &begin, &end);
+    for (size_t t = run->n_detected + begin; t < run->n_detected + end; t++) {
+        int32_t id = t < run->first ? run->past[t] : run->ids[t - run->first];
+        weights_embed(f->weights, (uint32_t)id, x);
+        for (size_t i = 0; f->h->embed_scale != 1.0f && i < d; i++) x[i] *= f->h->embed_scale;
+        (void)structhead_logits(s->weight, s->gate, s->eps, x, d, z);
+        structhead_detect(z, run->detected + t, step);
+    }
+}
+
+/* Embeddings; angles, gate features and detectors of this worker's share of tokens. */
 static void begin_tokens(const struct worker *w, const float *x_in)
 {
     const struct forward *f = w->f;
@@ -451,11 +471,15 @@ static void begin_tokens(const struct worker *w, const float *x_in)
             x[i] *= f->h->embed_scale;
     }
     pool_share(f->n_tok, 1, w->thread, w->n, &t0, &t1);
-    for (uint32_t set = 0; set < 2; set++)
-        for (size_t t = t0; f->cs[set] && t < t1; t++) {
-            double at = (double)(f->batch->runs[f->token_run[t]].offset + f->token_at[t]);
-            position_angles(p, set, at, f->cs[set] + t * p->n_pair * 2);
-        }
+    for (size_t t = t0; t < t1; t++) {
+        uint64_t at = f->batch->runs[f->token_run[t]].offset + f->token_at[t];
+        for (uint32_t set = 0; set < 2; set++)
+            if (f->cs[set])
+                position_angles(p, set, (double)at, f->cs[set] + t * p->n_pair * 2);
+        if (f->phi) posgate_features(at, f->phi + t * POSGATE_STEPS);
+    }
+    for (size_t i = 0; f->structure->weight && i < f->batch->n_runs; i++)
+        detect_tokens(w, &f->batch->runs[i]);
 }
 
 struct layers_job {

@@ -5,6 +5,7 @@
 #include "base/pool.h"
 #include "kern/kern.h"
 #include "model/kvcache.h"
+#include "model/structhead.h"
 #include "model/weights.h"
 
 /* Consecutive tokens of one sequence; their pages are reserved. */
@@ -15,7 +16,12 @@ struct forward_run {
     uint32_t first, n;  /* index in the sequence of the first token; tokens */
     uint32_t staged;    /* 8-bit KV: where its full tiles begin in forward.staged */
     uint32_t n_wanted;  /* the stream after the last layer is wanted of the last so many */
-    uint64_t offset;    /* added to the index for angles only */
+    uint64_t offset;    /* added to the index for angles and position gates only */
+    /* With a structure head, detectors of the sequence's tokens, (STRUCT_TYPES,
+     * forward_detected_step): those of its first n_detected are there; past: ids before `first`. */
+    float *detected;
+    uint32_t n_detected;
+    const int32_t *past;
     zp_mode mode;
 };
 
@@ -49,6 +55,7 @@ struct forward_rows {
 struct forward {
     const struct hparams *h;
     const struct position *position;
+    const struct structhead *structure;
     const struct weights *weights;
     const struct kern_table *kern;
     struct pool *pool;
@@ -70,6 +77,7 @@ struct forward {
     struct kern_act act_ff;    /* what the feed-forward's second half reads */
     float *ff;                 /* (micro_batch, d_ff) where products read f32, or NULL */
     float *cs[2];              /* (micro_batch, n_pair, 2) or NULL */
+    float *phi;                /* (micro_batch, POSGATE_STEPS) or NULL: of position gates */
     float **bias;              /* (n_layer * n_head) reversed tables of n_ctx distances, or NULL */
     struct attend *attend;
     uint8_t *staged; /* 8-bit KV: (tiles of a batch, n_kv) bf16 tiles of the layer in work */
@@ -99,6 +107,11 @@ size_t forward_layers(struct forward *f, const struct forward_batch *batch);
 uint8_t *forward_tile(const struct forward *f, const struct forward_run *run, uint32_t layer,
                       uint32_t kv, uint32_t tile);
 size_t forward_tile_bytes(const struct forward *f);
+/* From one detector's list of a sequence to the next: n_ctx in whole tiles. */
+static inline size_t forward_detected_step(uint32_t n_ctx)
+{
+    return ((size_t)n_ctx + KERN_TILE - 1) / KERN_TILE * KERN_TILE;
+}
 /* Final norm and output matrix of n rows x (n, d_model): logits (n, n_vocab). n <= micro_batch. */
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits);
 #endif

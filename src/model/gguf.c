@@ -4,6 +4,7 @@
 #include "model/gguf.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +171,24 @@ zp_status gguf_get_tensor(const struct gguf *g, const char *name, const struct g
     *out = gguf_find_tensor(g, name);
     ZP_FAIL_IF(*out == NULL, err, ZP_BAD_FILE, "%s: tensor %s is missing", gguf_label(g->path),
                name);
+    return ZP_OK;
+}
+
+zp_status gguf_find_f32(const struct gguf *g, const char *name, uint64_t ne0, uint64_t ne1,
+                        const float **out, zp_err *err)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(g, name);
+    *out = NULL;
+    if (!t) return ZP_OK;
+    char shape[80];
+    ZP_FAIL_IF(t->type != 0 || t->ne[0] != ne0 || t->ne[1] != ne1 || gguf_tensor_rows(t) != ne1,
+               err, ZP_BAD_FILE, "tensor %s is %s; expected f32 %llu x %llu", name,
+               gguf_tensor_shape(t, shape, sizeof shape), (unsigned long long)ne0,
+               (unsigned long long)ne1);
+    *out = (const float *)(const void *)t->data;
+    for (uint64_t i = 0; i < ne0 * ne1; i++)
+        ZP_FAIL_IF(!isfinite((*out)[i]), err, ZP_BAD_FILE, "tensor %s holds %g at %llu", name,
+                   (double)(*out)[i], (unsigned long long)i);
     return ZP_OK;
 }
 

@@ -70,6 +70,10 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
 /* Must exist ("tensor blk.0.attn_q.weight is missing"). */
 zp_status gguf_get_tensor(const struct gguf *g, const char *name, const struct gguf_tensor **out,
                           zp_err *err);
+/* Values of an f32 tensor of ne0 x ne1 (1: a vector), all finite, where the file has it; absent:
+ * *out = NULL. */
+zp_status gguf_find_f32(const struct gguf *g, const char *name, uint64_t ne0, uint64_t ne1,
+                        const float **out, zp_err *err);
 uint64_t gguf_tensor_rows(const struct gguf_tensor *t);      /* ne[1] * ne[2] * ne[3] */
 uint64_t gguf_tensor_row_bytes(const struct gguf_tensor *t); /* bytes / rows */
 /* "576 x 49152" for messages; returns out. */

@@ -100,6 +100,7 @@ static void write_layer(struct json_build *w, const struct hparams *h, const str
     for (uint32_t k = 0; local && k < p->n_kv; k++) json_build_uint(w, NULL, heads[k].window);
     json_build_array_end(w);
     if (p->scale_c) json_build_real(w, "scale_c", (double)p->scale_c[layer], 9);
+    if (position_layer_has_gate(p, layer)) json_build_bool(w, "position_gate", true);
     if (position_layer_has_bias(p, layer)) {
         uint32_t closed = 0;
         for (uint32_t i = 0; p->bias_gate && i < p->n_head; i++)
@@ -156,6 +157,25 @@ static void write_positions(struct json_build *w, const struct zp_model *m, cons
     for (uint32_t l = 0; l < p->n_layer; l++) write_layer(w, &m->h, p, l);
     json_build_array_end(w);
     inspect_write_gates(w, p);
+}
+
+/* Only of models that have one. */
+static void write_structure(struct json_build *w, const struct zp_model *m)
+{
+    const struct structhead *s = &m->structure;
+    if (!s->weight) return;
+    json_build_object(w, "structure_head");
+    json_build_uint(w, "parameters", structhead_count(s));
+    json_build_real(w, "share", (double)structhead_count(s) / (double)m->n_params, 4);
+    json_build_array(w, "layers");
+    for (uint32_t l = 0; l < s->n_layer; l++)
+        if (structhead_bias(s, l)) json_build_uint(w, NULL, l);
+    json_build_array_end(w);
+    json_build_array(w, "types");
+    for (int k = 0; k < STRUCT_TYPES; k++)
+        json_build_text(w, NULL, structhead_type_name((enum struct_type)k));
+    json_build_array_end(w);
+    json_build_object_end(w);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -352,6 +372,7 @@ zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, 
     write_metadata(&w, m, &info);
     write_types(&w, &m->gguf);
     write_positions(&w, m, &info);
+    write_structure(&w, m);
     zp_status status = write_recipe(&w, &m->gguf, err);
     if (status == ZP_OK) status = write_evidence(&w, &m->gguf, err);
     write_text_parts(&w, m);

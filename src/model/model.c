@@ -108,6 +108,7 @@ static zp_status fill(struct zp_model *m, const char *path, const zp_model_optio
     const char *stretch = o ? o->rope_scaling : NULL;
     if (stretch) ZP_TRY(stretch_apply(&m->h, &m->gguf, stretch, m->stretch, err));
     ZP_TRY(position_read(&m->position, &m->gguf, &m->h, &m->arena, err));
+    ZP_TRY(structhead_read(&m->structure, &m->gguf, &m->h, &m->arena, err));
     if (stretch) ZP_TRY(stretch_check(&m->position, m->stretch, err));
     struct gguf_str name;
     ZP_TRY(gguf_get_str_or_null(&m->gguf, "general.name", &name, err));

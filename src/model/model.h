@@ -8,6 +8,7 @@
 #include <zerope/zerope.h>
 #include "model/position.h"
 #include "model/stretch.h"
+#include "model/structhead.h"
 #include "model/template.h"
 #include "model/tokenizer.h"
 
@@ -15,6 +16,7 @@ struct zp_model {
     struct gguf gguf;
     struct hparams h;
     struct position position;
+    struct structhead structure; /* its weight NULL: none */
     struct arena arena;
     struct tokenizer
         *tokenizer; /* NULL: the file has none, or tokenizer_error says why it cannot be used */

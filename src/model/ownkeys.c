@@ -21,13 +21,15 @@ static bool is_record(const char *key)
     return false;
 }
 
-/* blk.N.pos_alibi.slope, blk.N.attn_head_scale, ... */
+/* struct_head.weight, blk.N.struct_bias, blk.N.pos_alibi.slope, blk.N.attn_head_scale, ... */
 static bool is_own_tensor(const char *name)
 {
     unsigned layer;
     int size = 0;
+    if (strncmp(name, "struct_", 7) == 0) return true;
     if (sscanf(name, "blk.%u.%n", &layer, &size) != 1 || size == 0) return false;
-    return strncmp(name + size, "pos_", 4) == 0 || strcmp(name + size, "attn_head_scale") == 0;
+    return strncmp(name + size, "pos_", 4) == 0 || strncmp(name + size, "struct_", 7) == 0 ||
+           strcmp(name + size, "attn_head_scale") == 0;
 }
 
 static zp_status check_eos_ids(const struct hparams *h, const struct gguf *g, zp_err *err)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "model/json_read.h"
+#include "model/posgate.h"
 
 #define MOST_FACTOR 1e6 /* of a bias or a logit: beyond it a softmax sees nothing else */
 
@@ -315,24 +316,6 @@ static zp_status read_windows(struct position *p, const struct gguf *g, const st
     return ZP_OK;
 }
 
-static zp_status read_f32_tensor(const struct gguf *g, const char *name, uint64_t ne0, uint64_t ne1,
-                                 const float **out, zp_err *err)
-{
-    const struct gguf_tensor *t = gguf_find_tensor(g, name);
-    *out = NULL;
-    if (!t) return ZP_OK;
-    char shape[80];
-    ZP_FAIL_IF(t->type != 0 || t->ne[0] != ne0 || t->ne[1] != ne1 || gguf_tensor_rows(t) != ne1,
-               err, ZP_BAD_FILE, "tensor %s is %s; expected f32 %llu x %llu", name,
-               gguf_tensor_shape(t, shape, sizeof shape), (unsigned long long)ne0,
-               (unsigned long long)ne1);
-    *out = (const float *)(const void *)t->data;
-    for (uint64_t i = 0; i < ne0 * ne1; i++)
-        ZP_FAIL_IF(!isfinite((*out)[i]), err, ZP_BAD_FILE, "tensor %s holds %g at %llu", name,
-                   (double)(*out)[i], (unsigned long long)i);
-    return ZP_OK;
-}
-
 /* Fills one pointer a layer from blk.N.<suffix>; *table stays NULL when no layer has it. */
 static zp_status read_per_layer(const struct position *p, const struct gguf *g, const char *suffix,
                                 uint64_t ne0, uint64_t ne1, const float ***table,
@@ -342,12 +325,29 @@ static zp_status read_per_layer(const struct position *p, const struct gguf *g, 
         char name[64];
         const float *data;
         snprintf(name, sizeof name, "blk.%u.%s", l, suffix);
-        ZP_TRY(read_f32_tensor(g, name, ne0, ne1, &data, err));
+        ZP_TRY(gguf_find_f32(g, name, ne0, ne1, &data, err));
         if (!data) continue;
         if (!*table) *table = arena_array(arena, p->n_layer, sizeof **table);
         ZP_FAIL_IF(!*table, err, ZP_NO_MEMORY, "not enough memory for the position table");
         (*table)[l] = data;
     }
+    return ZP_OK;
+}
+
+/* A factor beyond MOST_FACTOR at no position. */
+static zp_status read_gate(struct position *p, const struct gguf *g, struct arena *arena,
+                           zp_err *err)
+{
+    ZP_TRY(read_per_layer(p, g, "pos_gate.weight", POSGATE_STEPS, p->n_head, &p->gate, arena, err));
+    for (uint32_t l = 0; p->gate && l < p->n_layer; l++)
+        for (uint32_t h = 0; p->gate[l] && h < p->n_head; h++) {
+            float size = 0;
+            for (int i = 0; i < POSGATE_STEPS; i++)
+                size += fabsf(p->gate[l][h * POSGATE_STEPS + (uint32_t)i]);
+            ZP_FAIL_IF(!((double)size <= log(MOST_FACTOR)), err, ZP_BAD_FILE,
+                       "tensor blk.%u.pos_gate.weight: the sizes of head %u's weights add up to "
+                       "%g; expected at most %g", l, h, (double)size, log(MOST_FACTOR));
+        }
     return ZP_OK;
 }
 
@@ -366,6 +366,7 @@ static zp_status read_biases(struct position *p, const struct gguf *g, struct ar
     ZP_TRY(read_per_layer(p, g, "pos_mlp.1.weight", 32, p->n_head, &p->mlp[2], arena, err));
     ZP_TRY(read_per_layer(p, g, "pos_mlp.1.bias", p->n_head, 1, &p->mlp[3], arena, err));
     ZP_TRY(read_per_layer(p, g, "attn_head_scale", p->n_head, 1, &p->head_scale, arena, err));
+    ZP_TRY(read_gate(p, g, arena, err));
     for (uint32_t l = 0; l < p->n_layer; l++) {
         enum position_kind kind = p->kind[l];
         bool alibi = p->alibi && p->alibi[l], t5 = p->t5 && p->t5[l], mlp = true, any_mlp = false;
@@ -535,6 +536,7 @@ bool position_is_free(const struct position *p, zp_mode mode)
 {
     uint64_t rotated, skipped;
     position_count(p, (struct position_view){ .mode = mode }, &rotated, &skipped);
+    if (position_has_gate(p)) return false;
     for (uint32_t l = 0; l < p->n_layer && rotated == 0; l++) {
         for (uint32_t k = 0; k < p->n_kv; k++)
             if (position_head_sight(p, l, k).window != 0) return false;
@@ -553,6 +555,21 @@ float position_query_scale(const struct position *p, uint32_t layer, uint32_t he
         scale *= 1.0f + p->scale_c[layer] * logf(ratio > 1.0f ? ratio : 1.0f);
     }
     return p->head_scale && p->head_scale[layer] ? scale * p->head_scale[layer][head] : scale;
+}
+
+bool position_has_gate(const struct position *p)
+{
+    bool any = false;
+    for (uint32_t l = 0; l < p->n_layer; l++) any |= position_layer_has_gate(p, l);
+    return any;
+}
+
+float position_gate_factor(const struct position *p, uint32_t layer, uint32_t head, uint64_t at)
+{
+    float phi[POSGATE_STEPS];
+    if (!position_layer_has_gate(p, layer)) return 1.0f;
+    posgate_features(at, phi);
+    return posgate_factor(p->gate[layer] + head * POSGATE_STEPS, phi);
 }
 
 struct position_sight position_try_sight(const struct position *p, uint32_t layer,

@@ -42,6 +42,7 @@ struct position {
     float *scale_c;   /* (n_layer) or NULL: logit scale 1 + c ln(max(1, n / scale_len)) */
     uint32_t scale_len;
     const float **head_scale; /* (n_layer) each (n_head) or NULL; or NULL */
+    const float **gate;       /* (n_layer) each (n_head, POSGATE_STEPS) or NULL; or NULL */
     /* biases: value at distance d of head h in layer l, by position_bias_fill */
     const float **alibi; /* (n_layer) slopes (n_head) or NULL */
     const float **t5;    /* (n_layer) (n_head, t5_buckets) or NULL */
@@ -89,12 +90,22 @@ void position_for_ctx(struct position *own, const struct position *p, const stru
 bool position_uses_set(const struct position *p, uint32_t set);
 
 /* Whether nothing in a mode tells where a key stands: no head rotates or has a window, every bias
- * is closed. */
+ * is closed, no query is gated by its position. */
 bool position_is_free(const struct position *p, zp_mode mode);
 
 /* Query multiplier of a row of `head` that sees n positions: softmax, length and head scale. */
 float position_query_scale(const struct position *p, uint32_t layer, uint32_t head,
                            uint32_t n_visible);
+
+/* Whether a position gate (posgate.h) multiplies queries of the layer, of any layer. */
+static inline bool position_layer_has_gate(const struct position *p, uint32_t layer)
+{
+    return p->gate && p->gate[layer];
+}
+bool position_has_gate(const struct position *p);
+/* What it multiplies queries of `head` at position `at` by; 1 without one. The layer program reads
+ * features that it has computed once a token. */
+float position_gate_factor(const struct position *p, uint32_t layer, uint32_t head, uint64_t at);
 
 /* What a KV head sees of the past: the last `window` positions, the own one included (0: all), and
  * the first n_sink ones. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/attend.h"
+#include "model/posgate.h"
 
 /* The next part of a block of memory, *used bytes of which are gone; NULL while counting. */
 static void *take(uint8_t *block, uint64_t *used, uint64_t bytes)
@@ -97,6 +98,8 @@ static void place_tables(struct forward *f)
     for (uint32_t set = 0; set < 2; set++)
         if (position_uses_set(p, set))
             f->cs[set] = take_table(f, (uint64_t)f->micro_batch * p->n_pair * 2 * sizeof(float));
+    if (position_has_gate(p))
+        f->phi = take_table(f, (uint64_t)f->micro_batch * POSGATE_STEPS * sizeof *f->phi);
     for (uint32_t l = 0; l < p->n_layer; l++) any |= position_layer_has_bias(p, l);
     if (any) f->bias = take_table(f, (uint64_t)p->n_layer * p->n_head * sizeof *f->bias);
     for (uint32_t l = 0; l < p->n_layer; l++)

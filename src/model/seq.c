@@ -41,7 +41,12 @@ zp_status seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *o, zp_err *
     s->offset = o->position_offset;
     s->salt = o->salt;
     s->moved_at = NEVER_MOVED;
+    size_t n_detected = STRUCT_TYPES * forward_detected_step(e->options.n_ctx);
     zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
+    if (status == ZP_OK && e->model->structure.weight &&
+        !(s->detected = mem_zalloc(MEM_META, n_detected * sizeof *s->detected)))
+        status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
+                             "not enough memory for the detectors of a sequence");
     if (status == ZP_OK && !(s->ids = mem_array(MEM_META, e->options.n_ctx, sizeof *s->ids)))
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
                              "not enough memory for the ids of a sequence");
@@ -66,6 +71,7 @@ void zp_seq_close(zp_seq *s)
     if (!s) return;
     kv_table_free(&s->kv, &s->engine->kv);
     mem_free(s->ids);
+    mem_free(s->detected);
     mem_free(s);
 }
 
@@ -83,6 +89,16 @@ void zp_seq_describe(const zp_seq *s, zp_seq_info *out)
                           .mode = s->mode,
                           .position_offset = s->offset,
                           .salt = s->salt };
+}
+
+/* Those that another sequence has of the first n tokens. */
+static void copy_detected(struct zp_seq *to, const struct zp_seq *from, uint32_t n)
+{
+    size_t step = forward_detected_step(to->engine->options.n_ctx);
+    to->n_detected = from->n_detected < n ? from->n_detected : n;
+    for (size_t k = 0; to->detected && k < STRUCT_TYPES; k++)
+        memcpy(to->detected + k * step, from->detected + k * step,
+               to->n_detected * sizeof *to->detected);
 }
 
 static struct prefix_space space_of(const struct zp_seq *s)
@@ -129,6 +145,7 @@ zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
         return status;
     }
     memcpy((*out)->ids, s->ids, n * sizeof *s->ids);
+    copy_detected(*out, s, n);
     (*out)->n_pending = n - cut;
     (*out)->moved_at = s->moved_at < cut ? s->moved_at : NEVER_MOVED;
     return ZP_OK;
@@ -143,6 +160,7 @@ zp_status zp_seq_truncate(zp_seq *s, uint32_t n, zp_err *err)
     ZP_TRY(kv_table_truncate(&s->kv, c, cut, err));
     s->n_pending = n - cut;
     if (s->moved_at >= cut) s->moved_at = NEVER_MOVED;
+    if (s->n_detected > n) s->n_detected = n;
     return ZP_OK;
 }
 

@@ -370,7 +370,8 @@ static zp_status pack(struct weights *w, const struct gguf *g, struct packing *j
 /* ---- tensors nobody reads -------------------------------------------------------------------- */
 
 static const char *const of_model[] = { "token_embd.weight", "output.weight", "output_norm.weight",
-                                        "rope_freqs.weight" };
+                                        "rope_freqs.weight", "struct_head.weight",
+                                        "struct_head.gate" };
 
 /* Behind "blk.N."; attn_rot_embd repeats the angles that the keys already tell. */
 static const char *const of_layer[] = { "attn_q.weight",
@@ -397,6 +398,8 @@ static const char *const of_layer[] = { "attn_q.weight",
                                         "pos_mlp.0.bias",
                                         "pos_mlp.1.weight",
                                         "pos_mlp.1.bias",
+                                        "pos_gate.weight",
+                                        "struct_bias",
                                         "attn_rot_embd",
                                         "attn_rot_embd.weight" };
 

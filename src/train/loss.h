@@ -61,6 +61,7 @@ struct loss_batch {
 /* Sums over the rows that count, each times its weight; nats. */
 struct loss_sums {
     double ce, kl, weight;
+    double tags; /* the caller's: cross entropy of a structure head's detectors */
     size_t n_rows; /* that count */
     size_t same_top; /* rows whose largest logit is the teacher's; the first of equals */
 };

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/posgate.h"
 #include "train/rowops.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -61,7 +62,7 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Floats that norms and mixes use for sums over rows. */
+/* Floats that norms, mixes and position gates use for sums over rows. */
 static size_t scratch_floats(const struct net *n)
 {
     const struct hparams *h = n->h;
@@ -72,6 +73,7 @@ static size_t scratch_floats(const struct net *n)
                            .d_head = h->d_head, .n_pair = n->p->model->position.n_pair };
     size_t most = rownorm_scratch(&model);
     if (n->has_head_norm) most = largest(most, rownorm_scratch(&heads));
+    if (n->has_gate) most = largest(most, rows * h->n_head);
     return n->options.mix ? largest(most, rotary_mix_scratch(&turn)) : most;
 }
 
@@ -86,6 +88,8 @@ static void place_backward(struct net *n, struct place *at)
     if (n->options.mix) n->plain_dq = take(at, rows * q), n->plain_dk = take(at, rows * kv);
     n->dact = take(at, rows * h->d_ff);
     n->scratch = take(at, scratch_floats(n));
+    if (n->struct_weight)
+        n->dheard = take(at, rows * STRUCT_TYPES), n->dkey_bias = take(at, rows * h->n_head);
     n->row_sums = take_bytes(at, 2 * rows * sizeof *n->row_sums);
     if (!n->has_bias) return;
     n->dbias_table = take(at, (size_t)h->n_head * n->options.n_ctx);
@@ -113,6 +117,10 @@ static void place_all(struct net *n, struct place *at)
         n->turns[set] = take(at, (size_t)n->options.n_ctx * pairs * 2);
         n->cs[set] = take(at, rows * pairs * 2);
     }
+    if (n->has_gate) {
+        n->steps = take(at, (size_t)n->options.n_ctx * POSGATE_STEPS);
+        n->phi = take(at, rows * POSGATE_STEPS);
+    }
     n->row_scale = take(at, rows);
     n->sum = take(at, rows * d);
     n->room = take(at, netparam_room(n->p));
@@ -121,6 +129,11 @@ static void place_all(struct net *n, struct place *at)
     n->position = take_bytes(at, rows * sizeof *n->position);
     n->n_sink = take_bytes(at, h->n_kv * sizeof *n->n_sink);
     if (n->options.mix) n->wide_q = take(at, 2 * rows * q), n->wide_k = take(at, 2 * rows * kv);
+    if (n->struct_weight) {
+        n->detected = take(at, rows * STRUCT_TYPES), n->heard = take(at, rows * STRUCT_TYPES);
+        n->key_bias = take(at, rows * h->n_head);
+        n->struct_room = take_bytes(at, rows * (STRUCT_LOGITS + 1) * sizeof *n->struct_room);
+    }
     if (n->has_bias) {
         struct distbias b = { .kind = DISTBIAS_MLP, .n_head = h->n_head,
                               .n_dist = n->options.n_ctx };
@@ -166,6 +179,8 @@ static void find_layer(const struct netparam *p, uint32_t l, struct net_layer *o
                  netparam_find(p, "blk.%u.pos_mlp.0.bias", l),
                  netparam_find(p, "blk.%u.pos_mlp.1.weight", l),
                  netparam_find(p, "blk.%u.pos_mlp.1.bias", l) },
+        .pos_gate = netparam_find(p, "blk.%u.pos_gate.weight", l),
+        .struct_bias = netparam_find(p, STRUCTHEAD_BIAS, l),
     };
 }
 
@@ -240,12 +255,15 @@ static zp_status describe(struct net *n, const struct netparam *p, const struct 
 {
     ZP_TRY(check_model(p, o, err));
     *n = (struct net){ .p = p, .h = &p->model->h, .options = *o };
+    n->struct_weight = netparam_find(p, STRUCTHEAD_WEIGHT, 0);
+    n->struct_gate = netparam_find(p, STRUCTHEAD_GATE, 0);
     n->has_post = n->h->arch->post_norms;
     n->has_head_norm = n->h->arch->qk_norm;
     for (uint32_t l = 0; l < n->h->n_layer; l++) {
         struct net_layer layer;
         find_layer(p, l, &layer);
         n->has_bias |= layer.alibi || layer.t5 || layer.mlp[0];
+        n->has_gate |= layer.pos_gate != NULL;
         n->has_post |= layer.post_attn_norm || layer.post_ffn_norm;
         n->has_head_norm |= layer.q_norm || layer.k_norm;
     }
@@ -313,6 +331,8 @@ static zp_status fill(struct net *n, struct gemm *g, zp_err *err)
     for (uint32_t i = 0; i < n->options.n_ctx; i++)
         for (uint32_t set = 0; set < 2; set++)
             position_angles(position, set, i, n->turns[set] + (size_t)i * position->n_pair * 2);
+    for (uint32_t i = 0; n->has_gate && i < n->options.n_ctx; i++)
+        posgate_features(i, n->steps + (size_t)i * POSGATE_STEPS);
     struct selfattend_shape shape = shape_of(n, false), wide = shape_of(n, true);
     ZP_TRY(gemm_reserve(g, net_operands(n->p, &n->options), err));
     ZP_TRY(selfattend_open(&n->attend, g, &shape, err));
@@ -368,9 +388,50 @@ void net_set_bridge(struct net *n, const struct net_bridge *bridge)
     n->bridge = *bridge;
 }
 
+void net_set_structure(struct net *n, const struct net_structure *structure)
+{
+    n->structure = *structure;
+}
+
+double net_tag_loss(const struct net *n)
+{
+    return n->tag_loss;
+}
+
 /* ---- what rows see --------------------------------------------------------------------------- */
 
-void net_begin(struct net *n, const struct packed *batch)
+struct structrows net_structure_of(const struct net *n, const float *w, const struct packed *batch)
+{
+    const struct net_structure *s = &n->structure;
+    return (struct structrows){ .n_rows = net_rows(batch), .d = n->h->d_model,
+                                .eps = n->h->norm_eps, .weight = w + n->struct_weight->at,
+                                .gate = w + n->struct_gate->at, .x = n->x[0], .keep = s->keep,
+                                .kept = s->kept, .tags = s->tag_weight > 0 ? batch->tags : NULL,
+                                .target = batch->targets, .tag_weight = s->tag_weight };
+}
+
+static void embed(struct net *n, const float *w, size_t n_rows, const int32_t *ids, float *x)
+{
+    const struct netparam_tensor *t = n->embedding;
+    size_t d = n->h->d_model;
+    if (!t->in_file) {
+        rowops_embed(n->pool, n_rows, d, ids, w + t->at, n->h->embed_scale, x);
+        return;
+    }
+    netparam_gather(n->p, t, n->pool, n_rows, ids, x);
+    rowops_scale(n->pool, &n->kern, n_rows * d, x, n->h->embed_scale, x);
+}
+
+static void begin_rows(struct net *n, const float *w, const struct packed *batch)
+{
+    embed(n, w, net_rows(batch), batch->ids, n->x[0]);
+    n->tag_loss = 0;
+    if (!n->struct_weight) return;
+    struct structrows s = net_structure_of(n, w, batch);
+    n->tag_loss = structrows_detect(n->pool, &s, n->detected, n->heard, n->struct_room);
+}
+
+void net_begin(struct net *n, const float *w, const struct packed *batch)
 {
     const struct position *position = &n->p->model->position;
     size_t rows = net_rows(batch), floats = (size_t)position->n_pair * 2;
@@ -380,7 +441,11 @@ void net_begin(struct net *n, const struct packed *batch)
         for (uint32_t set = 0; set < 2; set++)
             memcpy(n->cs[set] + i * floats, n->turns[set] + batch->position[i] * floats,
                    floats * sizeof(float));
+        if (n->has_gate)
+            memcpy(n->phi + i * POSGATE_STEPS, n->steps + batch->position[i] * POSGATE_STEPS,
+                   POSGATE_STEPS * sizeof(float));
     }
+    begin_rows(n, w, batch);
 }
 
 struct distbias net_bias_of(const struct net *n, const float *w, uint32_t layer)
@@ -473,6 +538,11 @@ void net_see(struct net *n, const float *w, const struct net_gates *gates, uint3
         fill_bias(n, w, gates, layer);
         out->b.bias = n->bias_table;
     }
+    if (n->layers[layer].struct_bias) {
+        structrows_bias(n->pool, &n->kern, h->n_head, n_rows,
+                        w + n->layers[layer].struct_bias->at, n->heard, n->key_bias);
+        out->b.key_bias = n->key_bias;
+    }
     const uint8_t *open = (gates && gates->open ? gates->open : n->open) + at;
     if (gates && gates->mix) out->mix = gates->mix + at;
     else if (memchr(open, 1, (size_t)h->n_kv * position->n_pair)) out->open = open; /* I2 */
@@ -529,6 +599,12 @@ void net_scale_heads(const struct net *n, uint32_t layer, size_t n_rows, float *
         rowops_scale_heads(n->pool, n_rows, n->h->n_head, n->h->d_head, scale[layer], q);
 }
 
+struct gaterows net_gate_of(const struct net *n, const float *w, uint32_t layer, size_t n_rows)
+{
+    return (struct gaterows){ n_rows, n->h->n_head, n->h->d_head, n->phi,
+                              w + n->layers[layer].pos_gate->at };
+}
+
 static void watch(struct net *n, uint32_t layer, size_t n_rows, const struct net_kept *kept)
 {
     if (!n->norms) return;
@@ -548,6 +624,10 @@ void net_attention(struct net *n, const float *w, const struct net_gates *gates,
     multiply(n, w, n_rows, kept->normed, t->v, t->v_bias, kept->v);
     watch(n, layer, n_rows, kept);
     net_scale_heads(n, layer, n_rows, kept->q);
+    if (t->pos_gate) {
+        struct gaterows gate = net_gate_of(n, w, layer, n_rows);
+        gaterows_scale(n->pool, &gate, kept->q);
+    }
     net_see(n, w, gates, layer, n_rows, &sight);
     sight.b.q = kept->q, sight.b.k = kept->k, sight.b.v = kept->v;
     if (sight.mix) {
@@ -597,25 +677,12 @@ void net_run_layer(struct net *n, const float *w, const struct net_gates *gates,
     if (next) add_sum(n, n_rows, kept->middle, next);
 }
 
-static void embed(struct net *n, const float *w, size_t n_rows, const int32_t *ids, float *x)
-{
-    const struct netparam_tensor *t = n->embedding;
-    size_t d = n->h->d_model;
-    if (!t->in_file) {
-        rowops_embed(n->pool, n_rows, d, ids, w + t->at, n->h->embed_scale, x);
-        return;
-    }
-    netparam_gather(n->p, t, n->pool, n_rows, ids, x);
-    rowops_scale(n->pool, &n->kern, n_rows * d, x, n->h->embed_scale, x);
-}
-
 void net_forward(struct net *n, const float *w, const struct net_gates *gates,
                  const struct packed *batch, float *hidden)
 {
     size_t n_rows = net_rows(batch), d = n->h->d_model;
     uint32_t n_layer = n->h->n_layer;
-    net_begin(n, batch);
-    embed(n, w, n_rows, batch->ids, n->x[0]);
+    net_begin(n, w, batch);
     for (uint32_t l = 0; l < n_layer; l++)
         net_run_layer(n, w, gates, l, n_rows, n->x[l % n->n_x], n->x[(l + 1) % n->n_x]);
     norm(n, w, n_rows, n->x[n_layer % n->n_x], n->output_norm, n->inverse_out, hidden);

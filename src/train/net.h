@@ -29,6 +29,13 @@ struct net_gates {
     uint32_t n_sink;
 };
 
+/* How a structure head is trained; all zero: as it runs. */
+struct net_structure {
+    const uint8_t *keep; /* (rows of the batch) bit k: its detector k is heard; NULL: all are */
+    float kept;          /* times so much */
+    float tag_weight;    /* of the detectors' loss against the batch's tags; 0: none */
+};
+
 struct net_gradients {
     float *w;              /* (n of netparam), added to; NULL: not wanted */
     const uint8_t *frozen; /* (n_tensors of netparam) 1: not wanted; NULL: all are */
@@ -75,15 +82,20 @@ struct net_bridge {
     void *arg;
 };
 void net_set_bridge(struct net *n, const struct net_bridge *bridge);
+/* For the next net_forward or net_begin, and what goes back through it. keep must outlive both. */
+void net_set_structure(struct net *n, const struct net_structure *structure);
+/* Of the last forward: cross entropy of the detectors against the tags, summed over tokens that are
+ * targets' and over detectors; 0 without tags or a structure head. */
+double net_tag_loss(const struct net *n);
 
 /* One layer's attention made to match another's: with x the stream before the layer, out gets the
  * gradients of scale * sum of squares of (what attention adds - target) by its parameters and
- * gates; x's own gradient is not taken. The net must have begun the batch. Sums of squares over
- * rows, in ascending order: */
+ * gates; x's own gradient is not taken, nor those of a structure head's detectors. The net must
+ * have begun the batch, with the same w. Sums of squares over rows, in ascending order: */
 struct net_match {
     double off, size; /* of the difference; of the target */
 };
-void net_begin(struct net *n, const struct packed *batch);
+void net_begin(struct net *n, const float *w, const struct packed *batch);
 void net_match_attention(struct net *n, const float *w, const struct net_gates *gates,
                          uint32_t layer, size_t n_rows, const float *x, const float *target,
                          float scale, const struct net_gradients *out, struct net_match *match);

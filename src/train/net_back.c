@@ -114,6 +114,15 @@ static void bias_back(const struct back *b)
         b->out->bias[at + i] += (file ? file[at + i] : 1.0f) * n->dbias_gate[i];
 }
 
+/* Through the layer's position gate: q as attention took it, dq its gradient. */
+static void gate_back(const struct back *b, float *dq)
+{
+    if (!b->t->pos_gate) return;
+    struct gaterows gate = net_gate_of(b->n, b->w, b->layer, b->n_rows);
+    gaterows_back(b->n->pool, &gate, b->kept->q, dq, gradient_of(b, b->t->pos_gate),
+                  b->n->scratch);
+}
+
 /* dq, dk (as products gave q and k) and dv, from d_o. *dq, *dk: where they are. */
 static void attend_back(const struct back *b, float **dq, float **dk)
 {
@@ -129,15 +138,21 @@ static void attend_back(const struct back *b, float **dq, float **dk)
     size_t n_bias = (size_t)n->h->n_head * n->options.n_ctx;
     if (s.b.bias) memset(n->dbias_table, 0, n_bias * sizeof *n->dbias_table);
     selfattend_backward(s.mix ? n->attend_wide : n->attend, &s.b, k->o, k->lse, n->d_o, n->dq,
-                        n->dk, n->dv, s.b.bias ? n->dbias_table : NULL);
+                        n->dk, n->dv, s.b.bias ? n->dbias_table : NULL,
+                        s.b.key_bias ? n->dkey_bias : NULL);
     if (s.b.bias) bias_back(b);
+    if (s.b.key_bias)
+        structrows_bias_back(n->pool, n->h->n_head, b->n_rows, b->w + b->t->struct_bias->at,
+                             n->heard, n->dkey_bias, gradient_of(b, b->t->struct_bias), n->dheard);
     *dq = n->dq, *dk = n->dk;
     if (s.mix) {
         size_t at = (size_t)b->layer * s.turn.n_kv * s.turn.n_pair;
         rotary_mix_back(n->pool, &s.turn, s.mix, k->q, n->dq, n->dk, n->plain_dq, n->plain_dk,
                         b->out->mix ? b->out->mix + at : NULL, n->scratch);
         *dq = n->plain_dq, *dk = n->plain_dk;
-    } else if (s.open) {
+    }
+    gate_back(b, *dq);
+    if (!s.mix && s.open) {
         rotary_turn(n->pool, &n->kern, &s.turn, n->h->n_head, s.open, true, n->dq);
         rotary_turn(n->pool, &n->kern, &s.turn, n->h->n_kv, s.open, true, n->dk);
     }
@@ -193,10 +208,16 @@ void net_backward(struct net *n, const float *w, const struct net_gates *gates,
     assert(!n->options.forward_only);
     struct back b = { .n = n, .w = w, .gates = gates, .out = out, .n_rows = net_rows(batch) };
     uint32_t n_layer = n->h->n_layer;
+    if (n->struct_weight) memset(n->dheard, 0, STRUCT_TYPES * b.n_rows * sizeof *n->dheard);
     rowops_scale(n->pool, &n->kern, b.n_rows * n->h->d_model, dhidden, n->h->logit_scale, n->dsum);
     norm_back(&b, n->output_norm, n->x[n_layer], n->inverse_out, n->dsum, n->dx, false);
     for (uint32_t l = n_layer; l-- > 0;)
         layer_back(&b, l, n->n_kept > 1 || l + 1 == n_layer);
+    if (n->struct_weight) {
+        struct structrows s = net_structure_of(n, w, batch);
+        structrows_back(n->pool, &s, n->dheard, gradient_of(&b, n->struct_weight),
+                        gradient_of(&b, n->struct_gate), n->dx, n->struct_room);
+    }
     float *dtable = gradient_of(&b, n->embedding);
     if (dtable)
         rowops_embed_back(n->pool, b.n_rows, n->h->d_model, batch->ids, n->dx, n->h->embed_scale,

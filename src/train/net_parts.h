@@ -4,17 +4,19 @@
 
 #include "train/distbias.h"
 #include "train/gatedact.h"
+#include "train/gaterows.h"
 #include "train/net.h"
 #include "train/rotary.h"
 #include "train/rownorm.h"
 #include "train/selfattend.h"
+#include "train/structrows.h"
 
 /* A layer's tensors; NULL where the model has none. */
 struct net_layer {
     const struct netparam_tensor *q, *k, *v, *o, *gate, *up, *down;
     const struct netparam_tensor *attn_norm, *ffn_norm, *post_attn_norm, *post_ffn_norm;
     const struct netparam_tensor *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *o_bias;
-    const struct netparam_tensor *alibi, *t5, *mlp[4];
+    const struct netparam_tensor *alibi, *t5, *mlp[4], *pos_gate, *struct_bias;
 };
 
 /* What a layer's gradients need of its forward pass; R rows. */
@@ -40,14 +42,17 @@ struct net {
     struct net_options options;
     struct net_layer *layers; /* (n_layer) */
     const struct netparam_tensor *embedding, *output, *output_norm;
+    const struct netparam_tensor *struct_weight, *struct_gate; /* NULL: no structure head */
     struct selfattend *attend, *attend_wide; /* heads of d_head; of a mix */
     uint8_t *open; /* (n_layer, n_kv, n_pair) of the model's file */
     float *bias_gate; /* (n_head) of the layer at hand: the file's times the caller's */
-    bool has_bias, has_post, has_head_norm;
+    bool has_bias, has_post, has_head_norm, has_gate;
     struct guard_norms *norms;
     net_attention_fn at_attention;
     void *at_attention_arg;
     struct net_bridge bridge;
+    struct net_structure structure;
+    double tag_loss;
 
     size_t n_x, n_kept;     /* of the lists below: layer l uses number l % n */
     float **x;              /* each (R, d_model): the stream before layer l; behind the last */
@@ -55,11 +60,15 @@ struct net {
     float *inverse_out;     /* (R) */
     float *turns[2];        /* (n_ctx, n_pair, 2) cos and sin by position, of both angle sets */
     float *cs[2];           /* (R, n_pair, 2) of the batch's rows */
+    float *steps, *phi;     /* (n_ctx, 8) position gates' features by position, (R, 8) of rows */
     float *row_scale;       /* (R) */
     float *bias_table, *dbias_table; /* (n_head, n_ctx) */
     float *dbias_gate;      /* (n_head) */
     double *bias_room;      /* distbias_scratch */
     float *wide_q, *wide_k; /* (R, heads, 2 d_head) of a mix */
+    float *detected, *heard, *dheard; /* (STRUCT_TYPES, R) of a structure head */
+    float *key_bias, *dkey_bias;      /* (n_head, R) */
+    double *struct_room;              /* (R, STRUCT_LOGITS + 1) */
     float *sum;             /* (R, d_model) */
     float *room;            /* netparam_room floats: a matrix that stays in the file, or its dw */
     /* going back */
@@ -81,6 +90,9 @@ static inline size_t net_rows(const struct packed *batch)
     return (size_t)batch->n_rows * batch->n_ctx;
 }
 
+/* The structure head on the batch's rows. */
+struct structrows net_structure_of(const struct net *n, const float *w, const struct packed *batch);
+
 /* How a layer's rows see each other, of the batch that net_forward began; b is complete but for q,
  * k and v. */
 struct net_sight {
@@ -97,6 +109,8 @@ struct rownorm net_head_norm(const struct net *n, const float *w, size_t n_rows,
                              const struct netparam_tensor *gain);
 /* Queries, or their gradients, times the file's logit scales by head. */
 void net_scale_heads(const struct net *n, uint32_t layer, size_t n_rows, float *q);
+/* The layer's position gate, where it has one. */
+struct gaterows net_gate_of(const struct net *n, const float *w, uint32_t layer, size_t n_rows);
 /* bias_table's description. */
 struct distbias net_bias_of(const struct net *n, const float *w, uint32_t layer);
 

@@ -42,6 +42,12 @@ uint64_t packed_bytes(uint32_t n_rows, uint32_t n_ctx)
            n_rows * sizeof *b.is_task;
 }
 
+zp_status packed_add_tags(struct packed *b, zp_err *err)
+{
+    ZP_ALLOC(b->tags, MEM_TRAIN, (size_t)b->n_rows * b->n_ctx, err, "the structure of rows");
+    return ZP_OK;
+}
+
 void packed_close(struct packed *b)
 {
     mem_free(b->ids);
@@ -49,6 +55,7 @@ void packed_close(struct packed *b)
     mem_free(b->start);
     mem_free(b->position);
     mem_free(b->is_task);
+    mem_free(b->tags);
     memset(b, 0, sizeof *b);
 }
 
@@ -186,6 +193,8 @@ struct row {
     uint32_t *start, *position;
     uint32_t n, room;
     int32_t separator;
+    uint8_t *tags; /* or NULL */
+    const struct tagger *tagger; /* or NULL */
 };
 
 static struct row row_of(const struct packer *p, struct packed *out, uint32_t r)
@@ -194,7 +203,8 @@ static struct row row_of(const struct packer *p, struct packed *out, uint32_t r)
     assert(out->n_ctx == p->options.n_ctx && r < out->n_rows);
     return (struct row){ out->ids + at,      out->targets + at, out->start + at,
                          out->position + at, 0,                 out->n_ctx,
-                         p->shards->head.separator };
+                         p->shards->head.separator,
+                         out->tags ? out->tags + at : NULL,     p->options.tagger };
 }
 
 static void put(struct row *w, int32_t id, int32_t target, uint32_t start)
@@ -203,6 +213,7 @@ static void put(struct row *w, int32_t id, int32_t target, uint32_t start)
     w->targets[w->n] = target;
     w->start[w->n] = start;
     w->position[w->n] = w->n - start;
+    if (w->tags) w->tags[w->n] = 0;
     w->n++;
 }
 
@@ -217,6 +228,9 @@ static uint64_t put_document(struct row *w, const struct shards *s, uint32_t doc
     for (uint64_t i = 0; i <= take; i++) {
         int32_t next = at + i < d->n ? shards_id(s, d->at + at + i) : w->separator;
         put(w, id, next, start);
+        if (w->tags && w->tagger && i > 0)
+            w->tags[w->n - 1] = (uint8_t)(tagger_tag(w->tagger, s, doc, at + i - 1) &
+                                          (DOCTAGS_BEGINS - 1));
         id = next;
     }
     return take;

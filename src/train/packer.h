@@ -9,6 +9,7 @@
 #define TRAIN_PACKER_H
 
 #include "train/shards.h"
+#include "train/tagger.h"
 #include "train/tasks.h"
 
 struct packer_options {
@@ -19,6 +20,7 @@ struct packer_options {
     const struct tasks *tasks; /* of training; NULL: none */
     double task_share;         /* of rows; default 1/8 where there are tasks */
     uint64_t ramp; /* rows of tasks until they have their full distances; default 1024 */
+    const struct tagger *tagger; /* of the documents to train on, for packed.tags; NULL: none */
 };
 
 struct packer_place {
@@ -49,12 +51,16 @@ struct packed {
     uint32_t *start;    /* (n_rows, n_ctx) where in the row the token's document begins */
     uint32_t *position; /* (n_rows, n_ctx) place - start */
     uint8_t *is_task;   /* (n_rows) */
+    /* (n_rows, n_ctx) bits by enum struct_type, or NULL: nobody asks for them */
+    uint8_t *tags;
     uint32_t n_rows, n_ctx;
     uint32_t n_targets; /* that are not -1 */
 };
 zp_status packed_open(struct packed *b, uint32_t n_rows, uint32_t n_ctx, zp_err *err);
 /* Bytes that packed_open takes under MEM_TRAIN. */
 uint64_t packed_bytes(uint32_t n_rows, uint32_t n_ctx);
+/* Room for tags: rows of text then have those of the packer's tagger, all others none. */
+zp_status packed_add_tags(struct packed *b, zp_err *err);
 void packed_close(struct packed *b);
 
 /* shards and tasks must outlive p. One caller at a time. */

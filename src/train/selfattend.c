@@ -259,6 +259,26 @@ static void add_bias(const float *bias, float *p, size_t begin, size_t end)
     for (size_t j = begin; j < end; j++) p[j] += *(bias - j);
 }
 
+/* Where head h's numbers by key stand for the tile's first key. */
+static size_t key_at(const struct block *a, size_t h)
+{
+    return (a->kv * a->s->group + h) * a->b->n_rows + a->k0;
+}
+
+/* Both biases onto the scores that the row sees of the tile, which are some. */
+static void add_biases(const struct block *a, size_t h, size_t row, struct sight s, float *p)
+{
+    if (a->b->bias) {
+        const float *bias = bias_of(a, a->b->bias, h, row, s);
+        if (s.sink0 < s.sink1) add_bias(bias, p, s.sink0, s.sink1);
+        if (s.near0 < s.near1) add_bias(bias, p, s.near0, s.near1);
+    }
+    if (!a->b->key_bias) return;
+    const float *key = a->b->key_bias + key_at(a, h);
+    for (size_t j = s.sink0; j < s.sink1; j++) p[j] += key[j];
+    for (size_t j = s.near0; j < s.near1; j++) p[j] += key[j];
+}
+
 static void clear_unseen(const struct block *a, struct sight s, float *p)
 {
     size_t sink1 = s.sink0 < s.sink1 ? s.sink1 : 0, sink0 = s.sink0 < s.sink1 ? s.sink0 : 0;
@@ -290,11 +310,7 @@ static void soften_row(const struct block *a, size_t h, size_t i)
         memset(p, 0, a->n_key * sizeof *p);
         return;
     }
-    if (a->b->bias) {
-        const float *bias = bias_of(a, a->b->bias, h, a->q0 + i, s);
-        if (n_sink) add_bias(bias, p, s.sink0, s.sink1);
-        if (n_near) add_bias(bias, p, s.near0, s.near1);
-    }
+    add_biases(a, h, a->q0 + i, s, p);
     const struct kern_table *t = &a->s->kern;
     float old = a->w->max[row], max = t->row_max(p + s.sink0, n_sink, old);
     max = t->row_max(p + s.near0, n_near, max);
@@ -368,7 +384,7 @@ struct backward_job {
     struct selfattend *s;
     const struct selfattend_batch *b;
     const float *o, *lse, *d_o;
-    float *dq, *dk, *dv, *dbias;
+    float *dq, *dk, *dv, *dbias, *dkey_bias;
     atomic_size_t next;
 };
 
@@ -421,25 +437,22 @@ static void weigh_row(const struct block *a, size_t h, size_t i)
     size_t row = h * a->n_query + i;
     float *p = a->w->p + row * KEYS, lse = a->w->max[row];
     struct sight s = sight_of(a, a->q0 + i);
-    const float *bias = NULL;
-    if (a->b->bias && (s.sink0 < s.sink1 || s.near0 < s.near1))
-        bias = bias_of(a, a->b->bias, h, a->q0 + i, s);
-    if (bias) {
-        if (s.sink0 < s.sink1) add_bias(bias, p, s.sink0, s.sink1);
-        if (s.near0 < s.near1) add_bias(bias, p, s.near0, s.near1);
-    }
+    if (s.sink0 < s.sink1 || s.near0 < s.near1) add_biases(a, h, a->q0 + i, s, p);
     if (s.sink0 < s.sink1) a->s->kern.exp_row(p + s.sink0, s.sink1 - s.sink0, lse, 1);
     if (s.near0 < s.near1) a->s->kern.exp_row(p + s.near0, s.near1 - s.near0, lse, 1);
     clear_unseen(a, s, p);
 }
 
 /* Weights become gradients of scores: p (dp - sum of o d_o). */
-static void slope_row(const struct block *a, size_t h, size_t i, float *bias_sums)
+static void slope_row(const struct block *a, size_t h, size_t i, float *bias_sums,
+                      float *dkey_bias)
 {
     size_t row = h * a->n_query + i;
     float *p = a->w->p + row * KEYS, sum = a->w->sum[row];
     const float *dp = a->w->dp + row * KEYS;
     for (size_t c = 0; c < a->n_key; c++) p[c] *= dp[c] - sum;
+    if (dkey_bias) /* 0 where the row does not look */
+        for (size_t c = 0; c < a->n_key; c++) dkey_bias[key_at(a, h) + c] += p[c];
     struct sight s = sight_of(a, a->q0 + i);
     if (!bias_sums || (s.sink0 >= s.sink1 && s.near0 >= s.near1)) return;
     float *bias = bias_sums + (a->kv * a->s->group + h) * a->s->shape.n_bias + (a->q0 + i - a->k0);
@@ -460,7 +473,7 @@ static void backward_tile(const struct block *a, const struct backward_job *j, f
     multiply(a, GEMM_NT, false, rows, a->n_key, shape->dv, a->w->d_o, shape->dv, values_of(a), ldv,
              a->w->dp, KEYS);
     for (size_t h = 0; h < a->s->group; h++)
-        for (size_t i = 0; i < a->n_query; i++) slope_row(a, h, i, bias_sums);
+        for (size_t i = 0; i < a->n_query; i++) slope_row(a, h, i, bias_sums, j->dkey_bias);
     multiply(a, GEMM_NN, true, rows, shape->dk, a->n_key, a->w->p, KEYS, keys_of(a), ldk, a->w->dq,
              shape->dk);
     multiply(a, GEMM_TN, true, a->n_key, shape->dk, rows, a->w->p, KEYS, a->w->q, shape->dk,
@@ -487,6 +500,8 @@ static void backward_segment(const struct backward_job *j, struct block *a, size
         memset(j->dk + (i * s->shape.n_kv + a->kv) * dk, 0, dk * sizeof *j->dk);
         memset(j->dv + (i * s->shape.n_kv + a->kv) * dv, 0, dv * sizeof *j->dv);
     }
+    for (size_t h = a->kv * s->group; j->dkey_bias && h < (a->kv + 1) * s->group; h++)
+        memset(j->dkey_bias + h * a->b->n_rows + begin, 0, (end - begin) * sizeof *j->dkey_bias);
     for (a->q0 = begin; a->q0 < end; a->q0 += s->n_query) {
         a->n_query = least(s->n_query, end - a->q0);
         load_queries(a);
@@ -536,11 +551,11 @@ static void backward_share(void *arg, uint32_t thread, uint32_t n_threads)
 
 void selfattend_backward(struct selfattend *s, const struct selfattend_batch *b, const float *o,
                          const float *lse, const float *d_o, float *dq, float *dk, float *dv,
-                         float *dbias)
+                         float *dbias, float *dkey_bias)
 {
     assert(b->n_rows <= s->shape.most_rows);
     struct backward_job j = { .s = s, .b = b, .o = o, .lse = lse, .d_o = d_o, .dq = dq, .dk = dk,
-                              .dv = dv, .dbias = dbias };
+                              .dv = dv, .dbias = dbias, .dkey_bias = dkey_bias };
     find_segments(s, b);
     atomic_init(&j.next, 0);
     pool_run(gemm_pool(s->g), backward_share, &j);

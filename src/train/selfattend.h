@@ -24,7 +24,7 @@ void selfattend_close(struct selfattend *s); /* NULL is fine */
 
 /* Row i of KV head h sees rows [first, i] and its document's sinks, the rows before `first` in
  * [doc_start, doc_start + n_sink[h]). first of all rows of head h: first + h * first_stride.
- * logit = scale * row_scale[i] * q.k + bias[head][i - j]. */
+ * logit = scale * row_scale[i] * q.k + bias[head][i - j] + key_bias[head][j]. */
 struct selfattend_batch {
     size_t n_rows;
     const uint32_t *first;     /* doc_start[i] <= first[i] <= i */
@@ -34,6 +34,7 @@ struct selfattend_batch {
     float scale;
     const float *row_scale; /* (n_rows) or NULL: ones */
     const float *bias;      /* (n_head, n_bias) or NULL; n_bias exceeds every visible distance */
+    const float *key_bias;  /* (n_head, n_rows) or NULL */
     const float *q;         /* (n_rows, n_head, dk) */
     const float *k;         /* (n_rows, n_kv, dk) */
     const float *v;         /* (n_rows, n_kv, dv) */
@@ -42,10 +43,11 @@ struct selfattend_batch {
 /* o (n_rows, n_head, dv), lse (n_head, n_rows): logarithm of each softmax's sum. */
 void selfattend_forward(struct selfattend *s, const struct selfattend_batch *b, float *o,
                         float *lse);
-/* dq, dk, dv like q, k, v: set; dbias (n_head, n_bias): added to, or NULL. Threads share KV heads
- * and segments: stretches of at least 128 rows that see nothing before them. */
+/* dq, dk, dv like q, k, v and dkey_bias like key_bias: set; dbias (n_head, n_bias): added to. The
+ * last two may be NULL. Threads share KV heads and segments: stretches of at least 128 rows that
+ * see nothing before them. */
 void selfattend_backward(struct selfattend *s, const struct selfattend_batch *b, const float *o,
                          const float *lse, const float *d_o, float *dq, float *dk, float *dv,
-                         float *dbias);
+                         float *dbias, float *dkey_bias);
 
 #endif

@@ -20,6 +20,14 @@ static bool learns(void *arg, const struct netparam_tensor *t)
     return o->learns ? o->learns(o->learns_arg, t) : !strstr(t->name, "pos_alibi.slope");
 }
 
+/* Whether the model has a structure head whose detectors learn. */
+static bool structure_learns(struct trainer *t)
+{
+    struct trainer_options *o = &t->options;
+    const struct netparam_tensor head = { .name = STRUCTHEAD_WEIGHT };
+    return t->model->structure.weight && !o->adapter.rank && !o->match && learns(o, &head);
+}
+
 static zp_status open_data(struct trainer *t, zp_err *err)
 {
     const struct trainer_options *o = &t->options;
@@ -28,9 +36,13 @@ static zp_status open_data(struct trainer *t, zp_err *err)
     ZP_TRY(shards_check_tokenizer(t->shards, tokenizer, "the model", err));
     if (o->task_share > 0)
         ZP_TRY(tasks_open(&t->tasks, t->shards, tokenizer, &(struct tasks_options){ 0 }, err));
+    size_t rows = o->n_ctx * (size_t)(o->n_rows / o->n_micro);
+    ZP_TRY(structlearn_open(&t->structure, t->shards, tokenizer, rows, structure_learns(t),
+                            &o->structure, err));
     struct packer_options p = { .n_ctx = o->n_ctx, .n_rows = o->n_rows, .n_micro = o->n_micro,
                                 .seed = o->seed, .tasks = o->task_share > 0 ? &t->tasks : NULL,
-                                .task_share = o->task_share };
+                                .task_share = o->task_share,
+                                .tagger = structlearn_tagger(&t->structure) };
     ZP_TRY(packer_open(&t->packer, t->shards, &p, err));
     t->key.tokenizer = shards_hash_tokenizer(tokenizer);
     return ZP_OK;
@@ -181,10 +193,11 @@ static zp_status open_parameters(struct trainer *t, zp_err *err)
     return ZP_OK;
 }
 
-/* Matrices, but for tables of biases: those are no directions that a decay keeps in check. */
+/* Matrices, but for tables of biases, position gates and detectors: those are no directions that a
+ * decay keeps in check. */
 static bool decays(const struct netparam_tensor *t)
 {
-    return t->matrix && !strstr(t->name, ".pos_");
+    return t->matrix && !strstr(t->name, ".pos_") && !strstr(t->name, "struct_");
 }
 
 size_t trainer_segments(const struct trainer *t, struct opt_segment *segments)
@@ -218,6 +231,7 @@ static zp_status open_net(struct trainer *t, zp_err *err)
     struct loss_shape loss = trainer_loss_shape(t);
     size_t floats = trainer_rows(t) * t->model->h.d_model;
     ZP_TRY(packed_open(&t->batch, n.n_rows, n.n_ctx, err));
+    if (structlearn_tagger(&t->structure)) ZP_TRY(packed_add_tags(&t->batch, err));
     ZP_ALLOC(t->hidden, MEM_ACTIVATION, floats, err, "hidden rows");
     ZP_ALLOC(t->dhidden, MEM_ACTIVATION, floats, err, "hidden rows");
     ZP_TRY(net_open(&t->net, &t->param, t->gemm, &n, err));
@@ -340,6 +354,7 @@ void trainer_close(struct trainer *t)
     pool_close(t->pool);
     packer_close(&t->packer);
     tasks_close(&t->tasks);
+    structlearn_close(&t->structure);
     *t = (struct trainer){ 0 };
 }
 
@@ -401,6 +416,7 @@ static void run_loss(struct trainer *t, const struct net_gates *gates, bool back
         b.dw_out = t->frozen[out - t->param.tensors] ? NULL : t->dx + out->at;
     }
     loss_run(t->loss, &b, sums);
+    sums->tags = net_tag_loss(t->net);
 }
 
 /* Whether the layer's gates or windows are not the teacher's. */
@@ -435,7 +451,7 @@ static void run_match(struct trainer *t, const struct net_gates *gates,
                       const struct net_gradients *to, struct loss_sums *sums)
 {
     t->matching = (struct trainer_match){ .gates = gates, .to = *to };
-    net_begin(t->net, &t->batch);
+    net_begin(t->net, t->w, &t->batch);
     net_hook_attention(t->teacher, match_layer, t);
     net_forward(t->teacher, t->teacher_w, NULL, &t->batch, t->teacher_hidden);
     net_hook_attention(t->teacher, NULL, NULL);
@@ -459,6 +475,7 @@ static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_g
     if (t->adapter.n) to.w = NULL, to.take = take_gradient, to.arg = t;
     memset(t->dx, 0, t->n_x * sizeof *t->dx);
     memset(t->dgates, 0, t->gates.n * sizeof *t->dgates);
+    structlearn_begin(&t->structure, t->net, t->options.seed, t->step, micro);
     if (t->pic.n) memset(t->pic.dp, 0, t->pic.n * sizeof *t->pic.dp);
     if (t->options.match) {
         run_match(t, gates, &to, sums);
@@ -473,11 +490,13 @@ static zp_status run_micro(struct trainer *t, uint32_t micro, const struct net_g
 static zp_status add_round(struct trainer *t, const struct loss_sums *mine, uint32_t n_ranks,
                            struct loss_sums *all, zp_err *err)
 {
-    double sums[5] = { all->ce, all->kl, all->weight, (double)all->n_rows, (double)all->same_top };
-    const double x[5] = { mine->ce, mine->kl, mine->weight, (double)mine->n_rows,
+    double sums[6] = { all->ce, all->kl, all->weight, all->tags, (double)all->n_rows,
+                       (double)all->same_top };
+    const double x[6] = { mine->ce, mine->kl, mine->weight, mine->tags, (double)mine->n_rows,
                           (double)mine->same_top };
-    ZP_TRY(dist_add_f64(t->dist, sums, x, 5, n_ranks, err));
-    *all = (struct loss_sums){ sums[0], sums[1], sums[2], (size_t)sums[3], (size_t)sums[4] };
+    ZP_TRY(dist_add_f64(t->dist, sums, x, 6, n_ranks, err));
+    *all = (struct loss_sums){ sums[0], sums[1], sums[2], sums[3], (size_t)sums[4],
+                               (size_t)sums[5] };
     if (t->pic.n)
         ZP_TRY(dist_add_f32(t->dist, t->pic.sum, t->pic.dp, t->pic.n, n_ranks, err));
     if (gates_learn(&t->gates, t->step))
@@ -509,7 +528,8 @@ zp_status trainer_run_step(struct trainer *t, struct trainer_step *out, zp_err *
     ZP_TRY(run_batch(t, gates_begin(&t->gates, t->step), &out->sums, err));
     double weight = out->sums.weight > 0 ? out->sums.weight : 1;
     double ce_weight = o->match ? 1 : (double)o->ce_weight;
-    out->loss = (ce_weight * out->sums.ce + (double)o->kl_weight * out->sums.kl) / weight;
+    out->loss = (ce_weight * out->sums.ce + (double)o->kl_weight * out->sums.kl +
+                 (double)o->structure.tag_weight * out->sums.tags) / weight;
     if (isfinite(out->loss)) opt_step(&t->opt, t->pool, t->x, t->sum, out->rate, 1 / weight,
                                       &out->opt);
     else out->opt = (struct opt_report){ .grad_norm = (double)NAN, .skipped = true };
@@ -540,6 +560,7 @@ void trainer_measure(struct trainer *t, uint32_t n_windows, struct trainer_quali
     *out = (struct trainer_quality){ .n_windows = n };
     const struct net_gates *gates = gates_now(&t->gates, t->step);
     if (t->pic.n) pic_begin(&t->pic, pic_weight(t, t->step));
+    structlearn_rest(&t->structure, t->net);
     for (uint32_t i = 0; i < n; i += t->batch.n_rows) {
         struct loss_sums sums;
         packer_held(&t->packer, i, &t->batch);
@@ -558,6 +579,7 @@ zp_status trainer_look(struct trainer *t, struct guard_norms *norms, double *ce,
     if (t->packer.n_held) packer_held(&t->packer, 0, &t->batch);
     else ZP_TRY(packer_micro(&t->packer, 0, 0, &t->batch, err));
     if (t->pic.n) pic_begin(&t->pic, pic_weight(t, t->step));
+    structlearn_rest(&t->structure, t->net);
     net_watch(t->net, norms);
     run_loss(t, gates, false, &sums);
     net_watch(t->net, NULL);

@@ -20,6 +20,7 @@
 #include "train/optimiser.h"
 #include "train/pic.h"
 #include "train/schedule.h"
+#include "train/structlearn.h"
 #include "train/trainplan.h"
 
 struct trainer_options {
@@ -39,6 +40,7 @@ struct trainer_options {
     uint64_t
         pic_steps; /* > 0: a bridge (pic.h) learns in so many steps before gates begin to close,
                          * which they do no earlier than that, and fades out in as many behind */
+    struct structlearn_options structure; /* of a model with a structure head that learns */
     enum gemm_precision precision;
     bool recompute;
     struct adapter_options adapter; /* rank 0: none; else nothing but adapters learns */
@@ -55,8 +57,9 @@ struct trainer_options {
 struct trainer_step {
     uint64_t step;           /* that was taken */
     struct loss_sums sums;   /* over the batch; none with `match` */
-    double loss; /* ce_weight CE + kl_weight KL, mean over targets; with `match`: squared error as a
-                  * share of the target's square, mean over layers */
+    double loss; /* ce_weight CE + kl_weight KL + tag_weight of the detectors' loss, mean over
+                  * targets; with `match`: squared error as a share of the target's square, mean
+                  * over layers */
     double rate;
     struct opt_report opt;
     enum guard_verdict verdict;
@@ -89,6 +92,7 @@ struct trainer {
     struct optimiser opt;
     struct packer packer;
     struct tasks tasks;
+    struct structlearn structure;
     struct packed batch;
     struct gates gates;
     struct guard guard;

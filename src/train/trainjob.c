@@ -47,11 +47,54 @@ static void fill_defaults(zp_train_options *o, const struct zp_model *m)
     o->ce_weight = or_default(o->ce_weight, 1);
     o->kl_weight = o->original ? or_default(o->kl_weight, 1) : 0;
     o->learn = o->learn ? o->learn : "all";
+    o->tag_weight = or_default(o->tag_weight, 0.1);
+    o->tag_dropout = or_default(o->tag_dropout, 0.3);
     o->seed = count_or_default(o->seed, 1);
     o->type = o->type ? o->type : "F32";
     o->save_every = count_or_default(o->save_every, 200);
     o->eval_every = count_or_default(o->eval_every, 100);
     o->eval_windows = (uint32_t)count_or_default(o->eval_windows, 32);
+}
+
+/* What learns by --learn: tensors with one of these in their name. */
+static const struct learning {
+    const char *name, *parts[6];
+} learnings[] = {
+    { "all", { "" } },
+    { "qk", { ".attn_q.", ".attn_k.", ".attn_q_norm.", ".attn_k_norm." } },
+    { "qko", { ".attn_q.", ".attn_k.", ".attn_q_norm.", ".attn_k_norm.", ".attn_output." } },
+    { "gate", { ".pos_gate." } },
+    { "structure", { "struct_" } },
+    { "parts", { ".pos_gate.", "struct_" } },
+};
+
+static const struct learning *learning_of(const char *name)
+{
+    for (size_t i = 0; i < ZP_COUNT(learnings); i++)
+        if (strcmp(learnings[i].name, name) == 0) return &learnings[i];
+    return NULL;
+}
+
+static bool is_part_of(const struct learning *l, const char *tensor)
+{
+    for (size_t i = 0; i < ZP_COUNT(l->parts) && l->parts[i]; i++)
+        if (strstr(tensor, l->parts[i])) return true;
+    return false;
+}
+
+static zp_status check_learn(const struct trainjob *j, zp_err *err)
+{
+    const struct learning *l = learning_of(j->options.learn);
+    const struct gguf *g = &j->model->gguf;
+    bool any = false;
+    ZP_FAIL_IF(!l, err, ZP_USAGE,
+               "what learns is all, qk, qko, gate, structure or parts, not '%s'",
+               j->options.learn);
+    for (uint32_t i = 0; i < g->n_tensors; i++) any |= is_part_of(l, g->tensors[i].name);
+    ZP_FAIL_IF(!any, err, ZP_USAGE,
+               "the model has nothing that --learn %s names; --position-gate and --structure-head "
+               "add it", l->name);
+    return ZP_OK;
 }
 
 static zp_status check_options(const struct trainjob *j, zp_err *err)
@@ -72,9 +115,7 @@ static zp_status check_options(const struct trainjob *j, zp_err *err)
     ZP_FAIL_IF(o->n_ctx > j->model->h.n_ctx_train && j->model->h.n_ctx_train, err, ZP_USAGE,
                "rows of %u tokens (--ctx-size): the model's context has %u", o->n_ctx,
                j->model->h.n_ctx_train);
-    ZP_FAIL_IF(strcmp(o->learn, "all") != 0 && strcmp(o->learn, "qk") != 0 &&
-                   strcmp(o->learn, "qko") != 0,
-               err, ZP_USAGE, "what learns is all, qk or qko, not '%s'", o->learn);
+    ZP_TRY(check_learn(j, err));
     ZP_FAIL_IF(!(o->task_share >= 0 && o->task_share <= 1), err, ZP_USAGE,
                "the share of tasks is from 0 to 1");
     ZP_FAIL_IF(o->resume && !o->run, err, ZP_USAGE,
@@ -140,6 +181,13 @@ static void ask_adapter(struct trainjob *j)
     ask(j, "adapter-in", "%016llx", (unsigned long long)j->start.hash);
 }
 
+static void ask_structure(struct trainjob *j)
+{
+    if (!j->model->structure.weight) return;
+    ask(j, "tag-weight", "%.17g", j->options.tag_weight);
+    ask(j, "tag-dropout", "%.17g", j->options.tag_dropout);
+}
+
 /* What the bits of a run depend on. */
 static void ask_all(struct trainjob *j, uint64_t steps)
 {
@@ -178,6 +226,7 @@ static void ask_all(struct trainjob *j, uint64_t steps)
     ask(j, "pic-steps", "%llu", (unsigned long long)j->pic_steps);
     ask(j, "corpus", "%016llx", (unsigned long long)j->shards.head.ids_hash);
     ask_adapter(j);
+    ask_structure(j);
 }
 
 static void ask_model(struct trainjob *j, const char *name, const struct netparam *p)
@@ -214,13 +263,9 @@ static uint64_t hash_asked(const struct trainjob *j)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool learns_heads(void *arg, const struct netparam_tensor *t)
+static bool learns(void *arg, const struct netparam_tensor *t)
 {
-    static const char *const parts[] = { ".attn_q.", ".attn_k.", ".attn_q_norm.", ".attn_k_norm." };
-    const char *which = arg;
-    for (size_t i = 0; i < ZP_COUNT(parts); i++)
-        if (strstr(t->name, parts[i])) return true;
-    return strcmp(which, "qko") == 0 && strstr(t->name, ".attn_output.");
+    return is_part_of(learning_of(arg), t->name);
 }
 
 static zp_status open_trainer(struct trainjob *j, zp_err *err)
@@ -246,7 +291,8 @@ static zp_status open_trainer(struct trainjob *j, zp_err *err)
                                  .saves = o->run != NULL,
                                  .memory = o->memory,
                                  .plan_only = o->memory_plan,
-                                 .learns = strcmp(o->learn, "all") == 0 ? NULL : learns_heads,
+                                 .structure = { (float)o->tag_weight, (float)o->tag_dropout },
+                                 .learns = strcmp(o->learn, "all") == 0 ? NULL : learns,
                                  .learns_arg = (void *)(uintptr_t)o->learn };
     t.gates.seed = o->seed;
     t.schedule = (struct schedule){ .peak = o->learning_rate, .floor = o->floor, .steps = steps,
@@ -349,6 +395,29 @@ static void report_quality(struct json_build *w, const char *key, const struct t
     json_build_object_end(w);
 }
 
+/* Of models with a structure head: its size, and what its detectors learned from. */
+static void report_structure(struct json_build *w, const struct trainjob *j)
+{
+    const struct structhead *s = &j->model->structure;
+    const struct tagger *t = structlearn_tagger(&j->trainer.structure);
+    const struct loss_sums *last = &j->result.last.sums;
+    uint64_t n = structhead_count(s);
+    if (n == 0) return;
+    json_build_object(w, "structure");
+    json_build_uint(w, "parameters", n);
+    json_build_real(w, "share", (double)n / (double)j->model->n_params, 4);
+    if (t) {
+        json_build_real(w, "tag_loss", last->tags / (last->weight > 0 ? last->weight : 1), 6);
+        json_build_uint(w, "tokens", t->n_tokens);
+        json_build_uint(w, "unstructured_tokens", t->n_plain);
+        json_build_object(w, "tagged");
+        for (int k = 0; k < STRUCT_TYPES; k++)
+            json_build_uint(w, structhead_type_name((enum struct_type)k), t->count[k]);
+        json_build_object_end(w);
+    }
+    json_build_object_end(w);
+}
+
 static void report_adapter(struct json_build *w, const struct trainjob *j)
 {
     const struct adapter *a = &j->trainer.adapter;
@@ -425,6 +494,7 @@ void trainjob_report(const struct trainjob *j, struct json_build *w)
     json_build_uint(w, "skipped_steps", r->skipped);
     json_build_uint(w, "roll_backs", r->roll_backs);
     json_build_text(w, "run", o->run);
+    report_structure(w, j);
     report_adapter(w, j);
     report_memory(w, j);
 }

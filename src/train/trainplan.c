@@ -82,6 +82,7 @@ static void add_lists(const struct trainer *t, struct trainplan *p)
     const struct trainer_options *o = &t->options;
     uint64_t *bytes = &p->bytes[MEM_TRAIN];
     *bytes += packed_bytes(t->packer.micro_rows, o->n_ctx);
+    if (structlearn_tagger(&t->structure)) *bytes += trainer_rows(t); /* packed.tags */
     *bytes += trainer_marks_count(t) * sizeof(double);
     *bytes += t->model->h.n_layer * sizeof(struct guard_norms); /* trainrun.c's */
     if (o->saves) p->bytes[MEM_META] += CHECKPOINT_SAVE_BYTES;

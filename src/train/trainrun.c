@@ -114,6 +114,8 @@ static zp_status record_step(struct run *r, const struct trainer_step *s, zp_err
                     { "gates_closed", (double)r->t->gates.n_closed } };
     for (size_t i = 0; i < ZP_COUNT(numbers); i++)
         ZP_TRY(series_add(r->series, s->step, numbers[i].name, numbers[i].value, err));
+    if (structlearn_tagger(&r->t->structure))
+        ZP_TRY(series_add(r->series, s->step, "tags", s->sums.tags / weight, err));
     return record_gates(r, s->step, "gate closed", "bias closed", err);
 }
 

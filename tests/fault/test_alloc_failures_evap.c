@@ -190,6 +190,7 @@ static zp_status call_probe(zp_err *why)
                            .kinds = kinds,
                            .n_kinds = 2,
                            .n_cases = 2,
+                           .structure = true,
                            .engine = { .n_threads = 1, .n_seq = 1 } };
     zp_status status = zp_model_open(&m, MODEL, &stretched, why);
     if (status == ZP_OK) status = zp_model_open(&base, MODEL, NULL, why);
@@ -271,6 +272,12 @@ static zp_status call_quantize(zp_err *why)
 {
     char *json = NULL;
     return give_back(zp_quantize(MODEL, at("out/q8.gguf"), "Q8_0", NULL, &json, why), &json);
+}
+
+static zp_status call_extend(zp_err *why)
+{
+    const zp_extend_options o = { .position_gate = true, .structure_head = true };
+    return zp_model_extend(MODEL, at("out/more.gguf"), &o, why);
 }
 
 static zp_status call_export_own(zp_err *why)
@@ -357,6 +364,7 @@ static void test_other_types_and_engines(void **state)
 {
     (void)state;
     check_case("zp_quantize", call_quantize, "out/q8.gguf", NULL, 0, 0);
+    check_case("zp_model_extend", call_extend, "out/more.gguf", NULL, 0, 0);
     check_case("zp_export_run gguf", call_export_own, "out/own.gguf", NULL, 0, 0);
     check_case("zp_export_run stock-gguf", call_export_stock, "out/stock.gguf", NULL, 0, 0);
 }

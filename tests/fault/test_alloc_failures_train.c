@@ -1,6 +1,7 @@
 /* test_alloc_failures_train.c: saving and opening checkpoints, making models, reading and writing
- * their parameters, and opening all that a training run holds when allocation number n fails, for
- * all n: ZP_NO_MEMORY, no byte stays behind, the folder is as it was, and it works afterwards. */
+ * their parameters, finding the structure of documents, and opening all that a training run holds
+ * when allocation number n fails, for all n: ZP_NO_MEMORY, no byte stays behind, the folder is as
+ * it was, and it works afterwards. */
 #include "alloc_failures.h"
 
 #include "in_folder.h"
@@ -8,6 +9,7 @@
 #include "train/checkpoint.h"
 #include "train/netparam.h"
 #include "train/newmodel.h"
+#include "train/structlearn.h"
 #include "train/trainer.h"
 #include "train_fixture.h"
 
@@ -73,6 +75,39 @@ static zp_status copy(void *arg, zp_err *why)
     return status == ZP_NO_MEMORY && !w
                ? status_fail(why, ZP_NO_MEMORY, __FILE__, __LINE__, "no memory for the array")
                : status;
+}
+
+struct documents {
+    struct shards shards;
+    const struct tokenizer *tokenizer;
+};
+
+static zp_status learn_structure(void *arg, zp_err *why)
+{
+    const struct documents *d = arg;
+    const struct structlearn_options o = { 1, 0.3f };
+    struct structlearn s;
+    zp_status status = structlearn_open(&s, &d->shards, d->tokenizer, 64, true, &o, why);
+    structlearn_close(&s);
+    return status;
+}
+
+static void test_structure(void **state)
+{
+    (void)state;
+    struct documents d;
+    zp_model *open = golden_small("gguf-qwen2");
+    char path[128];
+    GOLDEN_OK(model_tokenizer(open, &d.tokenizer, err));
+    snprintf(path, sizeof path, "%s", in_folder("texts"));
+    GOLDEN_OK(os_make_folders(path, err));
+    fixture_structured_corpus(in_folder("texts/structured.zpt"), d.tokenizer, 6);
+    GOLDEN_OK(shards_open(&d.shards, in_folder("texts/structured.zpt"), err));
+    struct fail_call call = { .what = "structlearn_open", .run = learn_structure, .arg = &d,
+                              .folder = path };
+    fail_each(&call, 4);
+    shards_close(&d.shards);
+    zp_model_close(open);
 }
 
 static void test_models(void **state)
@@ -148,6 +183,7 @@ int main(void)
     fail_watch_jansson();
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_checkpoints),
                                         cmocka_unit_test(test_models),
+                                        cmocka_unit_test(test_structure),
                                         cmocka_unit_test(test_trainers) };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

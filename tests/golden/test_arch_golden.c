@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define DATA ZP_TEST_DATA "/arch"
-#define LEAST_CASES 38
+#define LEAST_CASES 43
 
 static size_t n_runs, n_bad, n_refused;
 static double worst_ratio, worst_kl;

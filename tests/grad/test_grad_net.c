@@ -28,6 +28,7 @@ static const char *const models[] = {
     "gguf-llama-yarn", "gguf-granite", "gguf-gemma3",    "gguf-qwen2",   "gguf-qwen3",
     "gguf-smollm3",    "zerope-alibi", "zerope-gemma3",  "zerope-local", "zerope-mixed",
     "zerope-mlp",      "zerope-partial", "zerope-qwen3", "zerope-t5",    "zerope-scaled",
+    "zerope-gate",     "zerope-struct",  "zerope-alibi-struct", "zerope-gemma3-struct",
 };
 
 struct bench_net {
@@ -194,7 +195,7 @@ static void test_gradients_of_gates(void **state)
 {
     (void)state;
     static const char *const names[] = { "gguf-llama-yarn", "gguf-qwen3", "zerope-partial",
-                                         "zerope-mixed" };
+                                         "zerope-mixed", "zerope-struct" };
     struct rng r = seeded("net gates");
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         struct bench_net b;
@@ -256,7 +257,7 @@ struct match_case {
 
 static void run_match(struct match_case *c, const struct net_gradients *out)
 {
-    net_begin(c->b->net, &c->b->batch);
+    net_begin(c->b->net, c->b->w, &c->b->batch);
     net_match_attention(c->b->net, c->b->w, c->gates, c->layer, (size_t)ROWS * CTX, c->x,
                         c->target, 1, out, &c->found);
 }
@@ -289,7 +290,8 @@ static void check_match(struct rng *r, struct match_case *c, const struct netpar
 static void test_gradients_of_a_matched_layer(void **state)
 {
     (void)state;
-    static const char *const names[] = { "gguf-gemma3", "gguf-qwen2", "zerope-local" };
+    static const char *const names[] = { "gguf-gemma3", "gguf-qwen2", "zerope-local",
+                                         "zerope-gate" };
     struct rng r = seeded("net match");
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         struct bench_net b;
@@ -413,7 +415,8 @@ static void test_gradients_of_the_bridge(void **state)
 static void test_threads_and_recomputation_do_not_change_bits(void **state)
 {
     (void)state;
-    static const char *const names[] = { "gguf-gemma3", "zerope-mixed", "zerope-local" };
+    static const char *const names[] = { "gguf-gemma3", "zerope-mixed", "zerope-local",
+                                         "zerope-struct" };
     for (size_t i = 0; i < ZP_COUNT(names); i++) {
         float *hidden = NULL, *dw = NULL;
         for (uint32_t n_threads = 1; n_threads <= THREADS_MOST; n_threads++) {

@@ -9,7 +9,7 @@
 struct case_attend {
     struct selfattend_shape shape;
     struct selfattend_batch b;
-    double *q, *k, *v, *bias, *weight, *o, *p;
+    double *q, *k, *v, *bias, *key_bias, *weight, *o, *p;
 };
 
 static bool sees(const struct selfattend_batch *b, size_t kv, size_t i, size_t j)
@@ -31,6 +31,7 @@ static double attend_head(const struct case_attend *c, size_t i, size_t h)
         for (size_t d = 0; d < s->dk; d++)
             dot += c->q[(i * s->n_head + h) * s->dk + d] * c->k[(j * s->n_kv + kv) * s->dk + d];
         c->p[j] = dot * factor + (c->bias ? c->bias[h * s->n_bias + i - j] : 0);
+        if (c->key_bias) c->p[j] += c->key_bias[h * c->b.n_rows + j];
         most = fmax(most, c->p[j]);
     }
     double *o = c->o + (i * s->n_head + h) * s->dv;
@@ -62,19 +63,23 @@ struct recipe {
     size_t document; /* longest; documents are of random length */
     size_t window;   /* 0: none; odd KV heads have twice as much */
     uint32_t n_sink; /* of KV head 0, then one less each */
-    bool bias, row_scale;
+    bool bias, row_scale, key_bias;
 };
 
 static const struct recipe recipes[] = {
-    { 1, 1, 1, 2, 2, 1, 0, 0, false, false },     { 23, 4, 2, 6, 3, 23, 0, 0, true, true },
-    { 19, 2, 2, 5, 5, 1, 0, 0, true, false },     { 30, 6, 2, 3, 7, 9, 0, 0, false, true },
-    { 29, 3, 3, 4, 4, 17, 4, 2, true, false },    { 150, 2, 1, 4, 3, 150, 0, 0, true, true },
-    { 301, 3, 1, 5, 4, 140, 0, 0, false, false }, { 290, 4, 2, 4, 2, 290, 20, 3, true, true },
-    { 400, 1, 1, 3, 3, 7, 0, 0, true, false },
+    { 1, 1, 1, 2, 2, 1, 0, 0, false, false, false },
+    { 23, 4, 2, 6, 3, 23, 0, 0, true, true, true },
+    { 19, 2, 2, 5, 5, 1, 0, 0, true, false, true },
+    { 30, 6, 2, 3, 7, 9, 0, 0, false, true, true },
+    { 29, 3, 3, 4, 4, 17, 4, 2, true, false, false },
+    { 150, 2, 1, 4, 3, 150, 0, 0, true, true, false },
+    { 301, 3, 1, 5, 4, 140, 0, 0, false, false, true },
+    { 290, 4, 2, 4, 2, 290, 20, 3, true, true, true },
+    { 400, 1, 1, 3, 3, 7, 0, 0, true, false, false },
 };
 
 struct rows {
-    float *q, *k, *v, *bias, *weight;
+    float *q, *k, *v, *bias, *key_bias, *weight;
     struct selfattend_shape shape;
     struct selfattend_batch b;
 };
@@ -111,18 +116,20 @@ static struct rows make_rows(struct rng *r, const struct recipe *c)
     a.v = numbers(r, c->n_rows * c->n_kv * c->dv, 2);
     a.weight = numbers(r, c->n_rows * c->n_head * c->dv, 1);
     a.bias = c->bias ? numbers(r, c->n_head * c->n_rows, 1) : NULL;
+    a.key_bias = c->key_bias ? numbers(r, c->n_head * c->n_rows, 2) : NULL;
     float *factor = numbers(r, c->n_rows, 1);
     for (size_t i = 0; i < c->n_rows; i++) factor[i] += 1.5f;
     a.b = (struct selfattend_batch){ .n_rows = c->n_rows, .scale = 0.7f,
                                      .row_scale = c->row_scale ? factor : NULL, .bias = a.bias,
+                                     .key_bias = a.key_bias,
                                      .q = a.q, .k = a.k, .v = a.v };
     place_documents(r, c, &a.b);
     return a;
 }
 
 struct results {
-    float *o, *lse, *dq, *dk, *dv, *dbias;
-    size_t n_o, n_q, n_k, n_v, n_bias;
+    float *o, *lse, *dq, *dk, *dv, *dbias, *dkey_bias;
+    size_t n_o, n_q, n_k, n_v, n_bias, n_key_bias;
 };
 
 static struct results attend(const struct rows *a, uint32_t n_threads, bool own)
@@ -132,10 +139,11 @@ static struct results attend(const struct rows *a, uint32_t n_threads, bool own)
                            .n_q = s->most_rows * s->n_head * s->dk,
                            .n_k = s->most_rows * s->n_kv * s->dk,
                            .n_v = s->most_rows * s->n_kv * s->dv,
-                           .n_bias = s->n_head * s->n_bias };
+                           .n_bias = s->n_head * s->n_bias,
+                           .n_key_bias = s->n_head * s->most_rows };
     out.o = zeros(out.n_o), out.lse = zeros(s->most_rows * s->n_head);
     out.dq = zeros(out.n_q), out.dk = zeros(out.n_k), out.dv = zeros(out.n_v);
-    out.dbias = zeros(out.n_bias);
+    out.dbias = zeros(out.n_bias), out.dkey_bias = zeros(out.n_key_bias);
     struct pool *pool = pool_of(n_threads);
     struct gemm *g = NULL;
     struct selfattend *attention = NULL;
@@ -145,7 +153,7 @@ static struct results attend(const struct rows *a, uint32_t n_threads, bool own)
         fail_msg("%s", err.message);
     selfattend_forward(attention, &a->b, out.o, out.lse);
     selfattend_backward(attention, &a->b, out.o, out.lse, a->weight, out.dq, out.dk, out.dv,
-                        a->bias ? out.dbias : NULL);
+                        a->bias ? out.dbias : NULL, a->key_bias ? out.dkey_bias : NULL);
     selfattend_close(attention);
     gemm_close(g);
     pool_close(pool);
@@ -161,6 +169,7 @@ static void check_recipe(struct rng *r, const struct recipe *recipe, bool own)
     c.k = doubles_of(a.k, got.n_k);
     c.v = doubles_of(a.v, got.n_v);
     c.bias = a.bias ? doubles_of(a.bias, got.n_bias) : NULL;
+    c.key_bias = a.key_bias ? doubles_of(a.key_bias, got.n_key_bias) : NULL;
     c.weight = doubles_of(a.weight, got.n_o);
     c.o = doubles_of(got.o, got.n_o);
     c.p = doubles_of(got.lse, recipe->n_rows);
@@ -170,6 +179,8 @@ static void check_recipe(struct rng *r, const struct recipe *recipe, bool own)
     assert_gradient("dk", attend_loss, &c, c.k, got.n_k, got.dk);
     assert_gradient("dv", attend_loss, &c, c.v, got.n_v, got.dv);
     if (a.bias) assert_gradient("dbias", attend_loss, &c, c.bias, got.n_bias, got.dbias);
+    if (a.key_bias)
+        assert_gradient("dkey_bias", attend_loss, &c, c.key_bias, got.n_key_bias, got.dkey_bias);
 }
 
 static void test_gradients(void **state)
@@ -183,7 +194,7 @@ static void test_threads_do_not_change_bits(void **state)
 {
     (void)state;
     struct rng r = seeded("selfattend threads");
-    static const struct recipe packed = { 700, 4, 2, 8, 4, 200, 50, 2, true, true };
+    static const struct recipe packed = { 700, 4, 2, 8, 4, 200, 50, 2, true, true, true };
     struct rows a = make_rows(&r, &packed);
     for (int own = 0; own < 2; own++) {
         struct results one = attend(&a, 1, own != 0);

@@ -21,6 +21,8 @@ struct case_attend {
     const void **k_tile, **v_tile;
     float *bias_data;
     const float **bias;
+    float *key_data; /* (n_rows, n_pos) */
+    const float **key;
     float *state; /* m, l, o of all rows */
 };
 
@@ -111,10 +113,19 @@ static void set_queries(struct case_attend *c)
     for (size_t r = 0; c->type == Q8 && r < c->a.n_rows; r++) set_q8_row(c, r, &ref);
 }
 
-/* window 0: everything before; else at most that many positions. */
+/* A key's biases are counted from the first tile of the call. */
+static void hear_from(struct case_attend *c, size_t tile)
+{
+    for (size_t i = 0; i < c->a.n_rows; i++)
+        c->key[i] = c->key_data + i * c->n_pos + tile * TILE;
+}
+
+enum { BIAS = 1, KEY_BIAS = 2 };
+
+/* window 0: everything before; else at most that many positions. biases: bits. */
 static struct case_attend make_attend(struct rng *r, size_t d, size_t n_rows, size_t n_pos,
                                       size_t window, uint32_t n_sink, enum tiles type,
-                                      bool with_bias)
+                                      unsigned biases)
 {
     struct case_attend c = { .n_pos = n_pos, .type = type };
     c.a = (struct kern_attend){ .d = d, .n_rows = n_rows, .n_sink = n_sink };
@@ -138,11 +149,17 @@ static struct case_attend make_attend(struct rng *r, size_t d, size_t n_rows, si
         for (size_t j = 0; j < n_pos; j++)
             if (!sees(&c, i, j)) c.bias_data[i * n_pos + j] = NAN;
     }
+    c.key_data = floats(r, n_rows * n_pos, 2);
+    c.key = mem_array(MEM_SCRATCH, n_rows, sizeof *c.key);
+    for (size_t i = 0; i < n_rows * n_pos; i++)
+        if (isnan(c.bias_data[i])) c.key_data[i] = NAN;
+    hear_from(&c, 0);
     c.state = mem_array(MEM_SCRATCH, n_rows * (d + 2), sizeof *c.state);
     set_queries(&c);
     c.a.lo = c.lo;
     c.a.hi = c.hi;
-    c.a.bias = with_bias ? c.bias : NULL;
+    c.a.bias = biases & BIAS ? c.bias : NULL;
+    c.a.key_bias = biases & KEY_BIAS ? c.key : NULL;
     c.a.k_tile = c.k_tile;
     c.a.v_tile = c.v_tile;
     c.a.tile_end = c.n_tiles;
@@ -159,11 +176,12 @@ static void free_attend(struct case_attend *c)
         mem_free((void *)(uintptr_t)c->v_tile[t]);
     }
     void *all[] = { c->q,  c->q_rows, c->k,         c->v,    c->lo,
-                    c->hi, c->a.room, c->bias_data, c->state };
+                    c->hi, c->a.room, c->bias_data, c->key_data, c->state };
     for (size_t i = 0; i < ZP_COUNT(all); i++) mem_free(all[i]);
     mem_free((void *)c->k_tile);
     mem_free((void *)c->v_tile);
     mem_free((void *)c->bias);
+    mem_free((void *)c->key);
 }
 
 static void start_state(struct kern_attend *a)
@@ -190,6 +208,7 @@ static double true_output(const struct case_attend *c, size_t r, double *out)
     for (size_t j = 0; j < c->n_pos; j++) {
         if (!sees(c, r, j)) continue;
         s[j] = c->a.bias ? (double)c->bias[r][j] : 0;
+        if (c->a.key_bias) s[j] += (double)c->key_data[r * c->n_pos + j];
         double parts = fabs(s[j]);
         for (size_t i = 0; i < d; i++) {
             double part = (double)c->q[r * c->q_step + i] * (double)c->k[j * d + i];
@@ -243,7 +262,7 @@ static void test_outputs_equal_a_softmax_in_double(void **state)
         struct case_attend c =
             make_attend(&r, widths[turn % 10], n_rows, n_pos, window,
                         turn % 2 ? (uint32_t)rng_below(&r, 70) : 0, (enum tiles)(turn / 4 % 3),
-                        turn % 5 == 0);
+                        (turn % 5 == 0 ? BIAS : 0) | (turn % 3 == 0 ? KEY_BIAS : 0));
         float *first = NULL;
         size_t size = n_rows * (c.a.d + 2);
         for (size_t l = 0; l < levels; l++) {
@@ -277,7 +296,7 @@ static void test_bits_of_a_row_do_not_depend_on_other_rows(void **state)
     size_t levels = all_levels(t);
     for (size_t turn = 0; turn < 12; turn++) {
         struct case_attend c = make_attend(&r, turn % 3 ? 64 : 80, ROWS, 300, turn % 2 ? 90 : 0, 5,
-                                           (enum tiles)(turn / 4), turn % 3 == 1);
+                                           (enum tiles)(turn / 4), turn % 4);
         for (size_t l = 0; l < levels; l++) {
             start_state(&c.a);
             attend_of(&t[l], c.type)(&c.a);
@@ -291,6 +310,7 @@ static void test_bits_of_a_row_do_not_depend_on_other_rows(void **state)
                 part.lo += from;
                 part.hi += from;
                 if (part.bias) part.bias += from;
+                if (part.key_bias) part.key_bias += from;
                 part.m = own;
                 part.l = own + n;
                 part.o = own + 2 * n;
@@ -314,7 +334,7 @@ static void test_unseen_tiles_are_neither_read_nor_change_anything(void **state)
     size_t levels = all_levels(t);
     for (int type = 0; type < TILE_TYPES; type++)
         for (size_t l = 0; l < levels; l++) {
-            struct case_attend c = make_attend(&r, 64, 5, 640, 100, 3, (enum tiles)type, false);
+            struct case_attend c = make_attend(&r, 64, 5, 640, 100, 3, (enum tiles)type, 0);
             for (size_t i = 0; i < 5; i++) {
                 c.hi[i] = 500 + (uint32_t)i;
                 c.lo[i] = 400;
@@ -332,6 +352,7 @@ static void test_unseen_tiles_are_neither_read_nor_change_anything(void **state)
             memcpy(copy, c.state, 5 * 66 * sizeof *copy);
             c.a.tile_begin = 1;
             c.a.tile_end = 6;
+            hear_from(&c, 1);
             attend_of(&t[l], c.type)(&c.a);
             assert_same_bits(c.state, copy, 5 * 66, "state");
             mem_free(copy);
@@ -351,7 +372,7 @@ static void test_positions_to_come_do_not_matter(void **state)
             for (uint32_t hi = 1; hi <= 64; hi += 7) {
                 size_t n_rows = hi % 2 ? 2 : 30;
                 struct case_attend c =
-                    make_attend(&r, 32, n_rows, 64, 0, 0, (enum tiles)type, false);
+                    make_attend(&r, 32, n_rows, 64, 0, 0, (enum tiles)type, 0);
                 float first[30 * 34];
                 for (size_t i = 0; i < n_rows; i++) c.hi[i] = hi;
                 start_state(&c.a);
@@ -381,7 +402,7 @@ static void test_infinite_values_stay_with_rows_that_see_them(void **state)
         for (size_t l = 0; l < levels; l++)
             for (uint32_t hi = 1; hi < 64; hi += 9) {
                 enum { D = 32, ROWS = 30 };
-                struct case_attend c = make_attend(&r, D, ROWS, 64, 0, 0, (enum tiles)type, false);
+                struct case_attend c = make_attend(&r, D, ROWS, 64, 0, 0, (enum tiles)type, 0);
                 float bad[D], zero[D] = { 0 };
                 for (size_t i = 0; i < D; i++) bad[i] = INFINITY;
                 for (size_t i = 0; i < ROWS; i++) c.hi[i] = i % 2 ? 64 : hi;
@@ -406,8 +427,8 @@ static void test_segments_merge_to_the_whole(void **state)
     size_t levels = all_levels(t);
     for (size_t l = 0; l < levels; l++)
         for (int turn = 0; turn < 6; turn++) {
-            struct case_attend c =
-                make_attend(&r, 64, 4, 700, turn % 2 ? 200 : 0, 2, turn >= 3, false);
+            struct case_attend c = make_attend(&r, 64, 4, 700, turn % 2 ? 200 : 0, 2, turn >= 3,
+                                               turn % 3 ? KEY_BIAS : 0);
             float *m = c.a.m, *lsum = c.a.l, *o = c.a.o, *other = mem_array(MEM_SCRATCH, 4 * 66, 4);
             start_state(&c.a);
             size_t end = c.n_tiles;
@@ -417,6 +438,7 @@ static void test_segments_merge_to_the_whole(void **state)
                 c.a.o = other + 8;
                 c.a.tile_begin = tile;
                 c.a.tile_end = tile + 3 < end ? tile + 3 : end;
+                hear_from(&c, tile);
                 start_state(&c.a);
                 attend_of(&t[l], c.type)(&c.a);
                 for (size_t i = 0; i < 4; i++)
@@ -454,7 +476,7 @@ static void test_a_nan_query_gives_nan_for_its_row_only(void **state)
     for (size_t i = 0; i < levels * TILE_TYPES; i++) {
         size_t l = i / TILE_TYPES;
         enum tiles type = (enum tiles)(i % TILE_TYPES);
-        struct case_attend c = make_attend(&r, 64, 6, 130, 0, 0, type, false);
+        struct case_attend c = make_attend(&r, 64, 6, 130, 0, 0, type, 0);
         c.q[2 * c.q_step + 5] = NAN;
         set_queries(&c);
         start_state(&c.a);
@@ -566,7 +588,7 @@ static void test_closed_tiles_hold_their_values(void **state)
     const size_t widths[] = { 2, 64, 96, 130 };
     for (size_t w = 0; w < ZP_COUNT(widths); w++) {
         size_t d = widths[w];
-        struct case_attend c = make_attend(&r, d, 1, TILE, 0, 0, BF16, false);
+        struct case_attend c = make_attend(&r, d, 1, TILE, 0, 0, BF16, 0);
         struct case_attend q = { .a = { .d = d }, .type = Q8 };
         struct kern_table ref;
         kern_table_init(&ref, KERN_REF);

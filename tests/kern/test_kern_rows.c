@@ -199,6 +199,31 @@ static void test_add_scaled_all_sizes(void **state)
     over_sizes("add_scaled", check_add_scaled);
 }
 
+static void check_weigh_lists(const struct kern_table *t, struct rng *r, size_t n, double *worst)
+{
+    size_t n_lists = 1 + n % 8, step = n + n % 3;
+    struct odd x = odd_floats(r, n_lists * step + 1, 3), y = odd_floats(r, n, 1);
+    float *want = guarded((n + 1) * sizeof *want), weight[8];
+    for (size_t k = 0; k < n_lists; k++) weight[k] = uniform(r, 2);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n_lists; k++) {
+            volatile float product = weight[k] * x.x[k * step + i]; /* rounded */
+            want[i] = k ? want[i] + product : product;
+        }
+    t->weigh_lists(x.x, step, weight, n_lists, y.x, n);
+    assert_same_bits(y.x, want, n, "weigh_lists");
+    *worst = 0;
+    mem_free(want);
+    free_odd(&x);
+    free_odd(&y);
+}
+
+static void test_weigh_lists_all_sizes(void **state)
+{
+    (void)state;
+    over_sizes("weigh_lists", check_weigh_lists);
+}
+
 static void check_scale(const struct kern_table *t, struct rng *r, size_t n, double *worst)
 {
     struct odd x = odd_floats(r, n, 3), y = odd_floats(r, n, 3);
@@ -594,6 +619,7 @@ int main(void)
         cmocka_unit_test(test_gated_activations_all_sizes),
         cmocka_unit_test(test_gated_activations_of_special_values),
         cmocka_unit_test(test_add_scaled_all_sizes),
+        cmocka_unit_test(test_weigh_lists_all_sizes),
         cmocka_unit_test(test_scale_all_sizes),
         cmocka_unit_test(test_row_max_all_sizes),
         cmocka_unit_test(test_exp_row_all_sizes),

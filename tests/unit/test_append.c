@@ -304,7 +304,8 @@ static void test_positions_in_keys_are_asked_for(void **state)
                   { "zerope-partial", false, true },   { "gguf-llama-closed", false, true },
                   { "zerope-mixed", false, false },    { "zerope-alibi", false, false },
                   { "zerope-t5", false, false },       { "zerope-mlp", false, false },
-                  { "zerope-local", false, false },    { "gguf-gemma3", false, false } };
+                  { "zerope-local", false, false },    { "gguf-gemma3", false, false },
+                  { "zerope-gate", false, false } };
     for (size_t i = 0; i < ZP_COUNT(cases); i++) {
         zp_model *m = golden_small(cases[i].name);
         zp_engine *e = engine_of(m, ZP_KV_BF16);

@@ -19,6 +19,7 @@ static const char *const models[] = {
     "gguf-llama-llama3", "gguf-llama-yarn", "gguf-qwen2", "gguf-qwen3", "gguf-smollm3",
     "zerope-alibi", "zerope-gemma3", "zerope-local", "zerope-local-scaled", "zerope-mixed",
     "zerope-mlp", "zerope-partial", "zerope-qwen3", "zerope-scaled", "zerope-t5",
+    "zerope-gate",
     /* folders */
     "gemma3", "llama", "qwen2", "qwen3",
 };

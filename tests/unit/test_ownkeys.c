@@ -96,6 +96,8 @@ static void stock_files_have_none_of_ours(void **state)
     static const char *const tensors[] = {
         "blk.0.attn_head_scale", "blk.1.attn_head_scale",  "blk.0.pos_alibi.slope",
         "blk.0.pos_t5.weight",   "blk.0.pos_mlp.0.weight", "blk.1.pos_mlp.1.bias",
+        "blk.0.pos_gate.weight", "struct_head.weight",     "struct_head.gate",
+        "blk.1.struct_bias",
     };
     (void)state;
     for (size_t i = 0; i < ZP_COUNT(all); i++)

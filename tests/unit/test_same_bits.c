@@ -20,6 +20,7 @@ static const char *const models[] = {
     "gguf-llama-yarn", "gguf-granite", "gguf-gemma3",    "gguf-qwen2",   "gguf-qwen3",
     "gguf-smollm3",    "zerope-alibi", "zerope-gemma3",  "zerope-local", "zerope-local-scaled",
     "zerope-mixed",    "zerope-mlp",   "zerope-partial", "zerope-qwen3", "zerope-t5",
+    "zerope-gate",     "zerope-struct", "zerope-alibi-struct",
 };
 
 static int32_t *random_ids(size_t n, uint32_t n_vocab)

@@ -139,6 +139,23 @@ static void test_runs_of_every_kind(void **state)
     check_run(model, &o, "a run gone on with");
 }
 
+static void test_gates_and_structure_heads(void **state)
+{
+    (void)state;
+    static const char *const learn[] = { "all", "gate", "structure", "parts", "qk" };
+    const char *out = in_folder("extended.gguf");
+    zp_extend_options e = { .position_gate = true, .structure_head = true, .head_size = "all" };
+    FINE(zp_model_extend(of_type(new_model("rope"), "Q4_0"), out, &e, err));
+    for (size_t i = 0; i < ZP_COUNT(learn); i++) {
+        zp_train_options o = usual();
+        o.learn = learn[i], o.recompute = i % 2;
+        check_run(out, &o, learn[i]);
+    }
+    zp_train_options o = usual();
+    o.lora_rank = 2;
+    check_run(out, &o, "adapters beside them");
+}
+
 static void test_adapters_of_every_type(void **state)
 {
     (void)state;
@@ -293,6 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models_of_every_kind),
         cmocka_unit_test(test_runs_of_every_kind),
+        cmocka_unit_test(test_gates_and_structure_heads),
         cmocka_unit_test(test_adapters_of_every_type),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_the_base_of_adapters_is_not_widened),

@@ -91,6 +91,16 @@ void add_scaled_ref(const float *x, const float *y, float scale, float *out, siz
     for (size_t i = 0; i < n; i++) out[i] = x[i] + scale * y[i];
 }
 
+void weigh_lists_ref(const float *x, size_t step, const float *weight, size_t n_lists, float *y,
+                     size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float sum = weight[0] * x[i];
+        for (size_t k = 1; k < n_lists; k++) sum += weight[k] * x[k * step + i];
+        y[i] = sum;
+    }
+}
+
 void expsum_ref(const float *x, size_t n, float *max, double *sum)
 {
     float top = -INFINITY;

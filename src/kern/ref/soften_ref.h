@@ -38,8 +38,9 @@ ZP_INLINE float soften_tile(const struct kern_attend *a, size_t r, size_t t, con
     float top[LANES], sum[LANES], old = a->m[r];
     for (size_t i = 0; i < LANES; i++) top[i] = -INFINITY;
     for (size_t j = 0; j < TILE; j++) {
+        if (seen[j] && a->bias && a->bias[r]) p[j] += a->bias[r][t * TILE + j];
+        if (seen[j] && a->key_bias) p[j] += a->key_bias[r][(t - a->tile_begin) * TILE + j];
         if (!seen[j]) p[j] = -INFINITY;
-        else if (a->bias && a->bias[r]) p[j] += a->bias[r][t * TILE + j];
         top[j % LANES] = larger_ref(top[j % LANES], p[j]);
     }
     float max = larger_ref(max_lanes_ref(top), old);

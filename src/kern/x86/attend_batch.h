@@ -24,6 +24,7 @@ struct attend_batch {
     float *o[BATCH_ROWS];
     float *m[BATCH_ROWS], *l[BATCH_ROWS];
     const float *bias[BATCH_ROWS];               /* at the tile's first position, or NULL */
+    const float *key_bias[BATCH_ROWS];           /* likewise */
     uint64_t seen[BATCH_ROWS];                   /* bit j: position j of the tile */
     float keep[8];                               /* factor of the old state; two fours */
     const char *k, *v;                           /* the tile */
@@ -68,6 +69,7 @@ static inline void add_row(struct attend_batch *b, const struct kern_attend *a, 
     b->m[n] = a->m + r;
     b->l[n] = a->l + r;
     b->bias[n] = a->bias && a->bias[r] ? a->bias[r] + first : NULL;
+    b->key_bias[n] = a->key_bias ? a->key_bias[r] + (first - a->tile_begin * KERN_TILE) : NULL;
     b->seen[n] = seen;
 }
 

@@ -166,6 +166,19 @@ void add_scaled_avx2(const float *x, const float *y, float scale, float *out, si
     }
 }
 
+void weigh_lists_avx2(const float *x, size_t step, const float *weight, size_t n_lists, float *y,
+                      size_t n)
+{
+    for (size_t i = 0; i < n; i += HALF) {
+        __m256 sum = _mm256_mul_ps(_mm256_set1_ps(weight[0]), load8(x, i, 0, n));
+        for (size_t k = 1; k < n_lists; k++) {
+            __m256 list = load8(x + k * step, i, 0, n);
+            sum = _mm256_add_ps(sum, _mm256_mul_ps(_mm256_set1_ps(weight[k]), list));
+        }
+        store8(y, i, 0, n, sum);
+    }
+}
+
 ZP_INLINE void add_wide(__m256d acc[2], __m256 w)
 {
     acc[0] = _mm256_add_pd(acc[0], _mm256_cvtps_pd(_mm256_castps256_ps128(w)));

@@ -198,6 +198,20 @@ void add_scaled_avx512(const float *x, const float *y, float scale, float *out, 
     }
 }
 
+void weigh_lists_avx512(const float *x, size_t step, const float *weight, size_t n_lists, float *y,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        __mmask16 m = lanes_from(i, n);
+        __m512 sum = _mm512_mul_ps(_mm512_set1_ps(weight[0]), _mm512_maskz_loadu_ps(m, x + i));
+        for (size_t k = 1; k < n_lists; k++) {
+            __m512 list = _mm512_maskz_loadu_ps(m, x + k * step + i);
+            sum = _mm512_add_ps(sum, _mm512_mul_ps(_mm512_set1_ps(weight[k]), list));
+        }
+        _mm512_mask_storeu_ps(y + i, m, sum);
+    }
+}
+
 /* acc += w (16 floats) in double. */
 ZP_INLINE void add_wide(__m512d acc[2], __m512 w)
 {

@@ -50,6 +50,8 @@ ZP_INLINE void soften(struct attend_batch *b, int r, bool is_bf16)
         s[c] = _mm256_load_ps(b->p[r] + c * HALF);
         if (b->bias[r])
             s[c] = _mm256_add_ps(s[c], _mm256_maskload_ps(b->bias[r] + c * HALF, seen[c]));
+        if (b->key_bias[r])
+            s[c] = _mm256_add_ps(s[c], _mm256_maskload_ps(b->key_bias[r] + c * HALF, seen[c]));
         s[c] = _mm256_blendv_ps(none, s[c], _mm256_castsi256_ps(seen[c]));
         top[c % 2] = _mm256_max_ps(top[c % 2], s[c]);
     }

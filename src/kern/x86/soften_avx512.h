@@ -82,7 +82,7 @@ ZP_INLINE __m512 mask_scores(struct attend_batch *b, int r)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
     __m512 top = none;
-    bool plain = b->seen[r] == ~0ull && !b->bias[r];
+    bool plain = b->seen[r] == ~0ull && !b->bias[r] && !b->key_bias[r];
     ZP_UNROLL
     for (int c = 0; c < PARTS; c++) {
         __m512 s = _mm512_load_ps(b->p[r] + c * LANES);
@@ -90,6 +90,8 @@ ZP_INLINE __m512 mask_scores(struct attend_batch *b, int r)
             __mmask16 seen = (__mmask16)(b->seen[r] >> (c * LANES));
             if (b->bias[r])
                 s = _mm512_add_ps(s, _mm512_maskz_loadu_ps(seen, b->bias[r] + c * LANES));
+            if (b->key_bias[r])
+                s = _mm512_add_ps(s, _mm512_maskz_loadu_ps(seen, b->key_bias[r] + c * LANES));
             s = _mm512_mask_mov_ps(none, seen, s);
             _mm512_store_ps(b->p[r] + c * LANES, s);
         }
