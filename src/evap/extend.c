@@ -28,8 +28,8 @@ static uint64_t head_count(const struct zp_model *m, uint32_t n_layers)
     return (uint64_t)STRUCT_LOGITS * m->h.d_model + (uint64_t)n_layers * m->h.n_head * STRUCT_TYPES;
 }
 
-/* Listening takes eight multiplications a key and query head: in all layers of SmolLM2 a tenth of a
- * decode step at 4096 positions with 16 lanes (SPEED.md), more with fewer. */
+/* Listening takes eight multiplications a key and query head: in all layers of SmolLM2 up to a
+ * tenth of a decode step at 4096 positions with 16 lanes (SPEED.md), more with fewer. */
 static uint32_t layers_of_machine(uint32_t n_layer)
 {
     struct kern_table t;
