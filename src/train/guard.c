@@ -69,12 +69,14 @@ static double growth(double start, double now)
 }
 
 struct guard_growth guard_compare_norms(const struct guard *g, const struct guard_norms *start,
-                                        const struct guard_norms *now, size_t n_layer)
+                                        const struct guard_norms *now, size_t n_layer,
+                                        double harmless)
 {
     struct guard_growth worst = { .layer = n_layer };
     size_t layer = n_layer;
     for (size_t i = 0; i < n_layer; i++) {
-        double q = growth(start[i].q, now[i].q), k = growth(start[i].k, now[i].k);
+        double room = fmax(1, sqrt(harmless / (start[i].q * start[i].k)));
+        double q = growth(start[i].q * room, now[i].q), k = growth(start[i].k * room, now[i].k);
         double most = q > k ? q : k;
         if (most <= worst.factor) continue;
         layer = i;

@@ -52,10 +52,13 @@ struct guard_growth {
     double factor;
 };
 /* The largest growth of all layers since the start, (n_layer) each; layer = n_layer while it is
- * within the limit. A norm that is not finite is beyond any. Norms that were 0 at the start are not
- * compared. */
+ * within the limit. Where q times k was less than `harmless` at the start, growth counts from
+ * there: a fresh model's queries and keys have to grow many times over before softmax sees any
+ * difference between their scores. A norm that is not finite is beyond any. Norms that were 0 at
+ * the start are not compared. */
 struct guard_growth guard_compare_norms(const struct guard *g, const struct guard_norms *start,
-                                        const struct guard_norms *now, size_t n_layer);
+                                        const struct guard_norms *now, size_t n_layer,
+                                        double harmless);
 /* What to do about it, for the message. */
 #define GUARD_ADVICE "normalise queries (q norm) or lower the learning rate"
 

@@ -214,21 +214,11 @@ static zp_status measure(struct run *r, bool marks, zp_err *err)
     return record_held(r, err);
 }
 
-/* Layers whose scores stay small whatever their queries and keys do count as they were at the
- * beginning: a fresh model's grow many times over, and have to. */
-static void pass_over_small(struct run *r)
-{
-    static const double SCORE = 50; /* beyond it softmax sees nothing but the largest */
-    const struct hparams *h = &r->t->model->h;
-    for (uint32_t l = 0; l < h->n_layer; l++)
-        if (r->norms[l].q * r->norms[l].k <= SCORE * sqrt(h->d_head))
-            r->norms[l] = r->t->marks->first[l];
-}
-
 /* Whether the parameters are worth keeping: queries and keys have not outgrown the guard's measure,
  * and the model knows more than nothing. */
 static zp_status look(struct run *r, zp_err *err)
 {
+    static const double SCORE = 50; /* beyond it softmax sees nothing but the largest */
     const struct trainer *t = r->t;
     struct trainer_marks *marks = t->marks;
     uint32_t n_layer = t->model->h.n_layer;
@@ -242,8 +232,8 @@ static zp_status look(struct run *r, zp_err *err)
                "step %llu: the loss is %g nats a token, at the beginning it was %g; to guess costs "
                "%g: the run diverges; lower the learning rate (--learning-rate)",
                (unsigned long long)t->step, ce, marks->first_ce, guess);
-    pass_over_small(r);
-    struct guard_growth g = guard_compare_norms(&t->guard, marks->first, r->norms, n_layer);
+    struct guard_growth g = guard_compare_norms(&t->guard, marks->first, r->norms, n_layer,
+                                                SCORE * sqrt(t->model->h.d_head));
     ZP_FAIL_IF(g.layer < n_layer, err, ZP_RUN,
                "step %llu: the largest %s of layer %zu grew %.1f-fold: " GUARD_ADVICE,
                (unsigned long long)t->step, g.of_keys ? "key" : "query", g.layer, g.factor);

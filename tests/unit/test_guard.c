@@ -81,21 +81,39 @@ static void test_norms_beyond_four_times_the_start_name_their_layer(void **state
     struct guard g = { 0 };
     const struct guard_norms start[] = { { 10, 20 }, { 5, 8 }, { 0, 3 } };
     struct guard_norms now[] = { { 39, 20 }, { 5, 32 }, { 9, 3 } };
-    struct guard_growth found = guard_compare_norms(&g, start, now, 3);
+    struct guard_growth found = guard_compare_norms(&g, start, now, 3, 0);
     assert_int_equal(found.layer, 3); /* exactly four times is within; 0 has no measure */
     assert_true(found.factor == 4);
     now[1].k = 33;
-    found = guard_compare_norms(&g, start, now, 3);
+    found = guard_compare_norms(&g, start, now, 3, 0);
     assert_int_equal(found.layer, 1);
     assert_true(found.of_keys && found.factor > 4);
     now[0].q = NAN;
-    found = guard_compare_norms(&g, start, now, 3);
+    found = guard_compare_norms(&g, start, now, 3, 0);
     assert_int_equal(found.layer, 0);
     assert_false(found.of_keys);
     now[0].q = 10;
     g.options.growth = 5;
-    assert_int_equal(guard_compare_norms(&g, start, now, 3).layer, 3);
-    assert_int_equal(guard_compare_norms(&g, start, now, 0).layer, 0);
+    assert_int_equal(guard_compare_norms(&g, start, now, 3, 0).layer, 3);
+    assert_int_equal(guard_compare_norms(&g, start, now, 0, 0).layer, 0);
+}
+
+static void test_growth_counts_from_where_scores_matter(void **state)
+{
+    (void)state;
+    struct guard g = { 0 };
+    const struct guard_norms fresh = { 1, 4 }; /* 2 and 8 at a product of 16 */
+    struct guard_norms now = { 1, 32 };
+    assert_int_equal(guard_compare_norms(&g, &fresh, &now, 1, 16).layer, 1);
+    now.k = 33;
+    struct guard_growth found = guard_compare_norms(&g, &fresh, &now, 1, 16);
+    assert_int_equal(found.layer, 0);
+    assert_true(found.of_keys && found.factor == 33.0 / 8);
+    const struct guard_norms grown = { 4, 5 }; /* beyond the product: counts as it is */
+    now.k = 19;
+    assert_int_equal(guard_compare_norms(&g, &grown, &now, 1, 16).layer, 1);
+    now.k = 21;
+    assert_int_equal(guard_compare_norms(&g, &grown, &now, 1, 16).layer, 0);
 }
 
 int main(void)
@@ -107,6 +125,7 @@ int main(void)
         cmocka_unit_test(test_a_loss_that_stays_high_is_the_new_measure),
         cmocka_unit_test(test_first_losses_are_no_spikes),
         cmocka_unit_test(test_norms_beyond_four_times_the_start_name_their_layer),
+        cmocka_unit_test(test_growth_counts_from_where_scores_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
