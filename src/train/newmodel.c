@@ -19,7 +19,11 @@
 #include "model/tokenizer.h"
 
 enum { MLP_WIDTH = 32 }; /* as position.c reads it */
-static const double matrix_std = 0.02, distance_std = 0.5;
+static const double small_std = 0.02, distance_std = 0.5;
+/* Shares of keys in queries' weights, and of values' in those behind attention: heads that begin by
+ * looking for their like, and by passing on what they see, come to copy text several times sooner
+ * (after Trockman and Kolter, Mimetic Initialization of Self-Attention Layers, 2023). */
+static const double query_noise = 0.5, value_share = 0.1, output_noise = 0.5;
 static const float norm_eps = 1e-5f;
 
 /* ---- config ---------------------------------------------------------------------------------- */
@@ -242,28 +246,54 @@ struct making {
 struct values { /* of one tensor */
     uint64_t seed, stream, n_in;
     double mean, std; /* std 0: all are the mean */
+    /* What is added: values of another tensor, whose rows are those of the KV heads. */
+    const struct values *like; /* NULL: nothing is */
+    double share;
+    bool turned; /* this one's columns are heads, not its rows */
+    uint64_t d_head, group; /* heads of this one for each of the other's */
 };
+
+static double own_value(const struct values *v, uint64_t row, uint64_t column)
+{
+    struct rng r = { v->seed, v->stream, row * v->n_in + column }; // A1
+    return v->std == 0 ? v->mean : v->mean + v->std * (double)rng_normal(&r);
+}
+
+static double value_at(const struct values *v, uint64_t row, uint64_t column)
+{
+    double x = own_value(v, row, column);
+    if (!v->like) return x;
+    uint64_t place = v->turned ? column : row, other = v->turned ? row : column;
+    uint64_t head = place / v->d_head / v->group;
+    return x + v->share * own_value(v->like, head * v->d_head + place % v->d_head, other);
+}
 
 static zp_status fill_values(void *arg, uint64_t first, uint64_t n, void *out, zp_err *err)
 {
     const struct values *v = arg;
-    struct rng r = { v->seed, v->stream, first * v->n_in }; // A1
     float *to = out;
     (void)err;
     for (uint64_t i = 0; i < n * v->n_in; i++)
-        to[i] = (float)(v->std == 0 ? v->mean : v->mean + v->std * (double)rng_normal(&r));
+        to[i] = (float)value_at(v, first + i / v->n_in, i % v->n_in);
     return ZP_OK;
 }
 
+static struct values values_of(const struct making *m, const char *name, uint64_t n_in, double mean,
+                               double std)
+{
+    return (struct values){ .seed = m->seed, .stream = hash_xxh64(name, strlen(name), 0),
+                            .n_in = n_in, .mean = mean, .std = std };
+}
+
 /* n_out 0: a vector. */
-static zp_status add_tensor(const struct making *m, const char *name, uint64_t n_in, uint64_t n_out,
-                            double mean, double std, zp_err *err)
+static zp_status add_tensor(const struct making *m, const char *name, uint64_t n_out,
+                            struct values values, zp_err *err)
 {
     struct values *v;
     ZP_TAKE(v, m->arena, 1, err, "a tensor");
-    *v = (struct values){ m->seed, hash_xxh64(name, strlen(name), 0), n_in, mean, std };
+    *v = values;
     struct gguf_edit_tensor t = { .name = name, .type = QUANT_F32, .n_dims = n_out ? 2 : 1,
-                                  .ne = { n_in, n_out }, .fill = fill_values, .fill_arg = v };
+                                  .ne = { v->n_in, n_out }, .fill = fill_values, .fill_arg = v };
     return gguf_edit_set_tensor(m->e, &t, err);
 }
 
@@ -281,41 +311,65 @@ static zp_status add_slopes(const struct making *m, const char *name, zp_err *er
     return gguf_edit_set_tensor_f32(m->e, name, 1, &n, slope, err);
 }
 
-static zp_status add_layer(const struct making *m, uint32_t layer, zp_err *err)
+/* The matrices of attention. */
+static zp_status add_attention(const struct making *m, uint32_t layer, zp_err *err)
 {
     const struct config *c = m->c;
     uint64_t d = c->d_model, q = (uint64_t)c->n_head * c->d_head;
-    uint64_t kv = (uint64_t)c->n_kv * c->d_head, head = c->qk_norm ? c->d_head : 0;
+    uint64_t kv = (uint64_t)c->n_kv * c->d_head;
+    double std = 1 / sqrt((double)d), back = std / sqrt(2.0 * c->n_layer);
+    enum { Q, K, V, O, MATRICES };
+    static const char *const names[MATRICES] = { "q", "k", "v", "output" };
+    char name[MATRICES][GGUF_MAX_NAME];
+    for (int i = 0; i < MATRICES; i++)
+        snprintf(name[i], sizeof name[i], "blk.%u.attn_%s.weight", layer, names[i]);
+    struct values *k, *v;
+    ZP_TAKE(k, m->arena, 1, err, "a tensor");
+    ZP_TAKE(v, m->arena, 1, err, "a tensor");
+    *k = values_of(m, name[K], d, 0, std);
+    *v = values_of(m, name[V], d, 0, std);
+    struct values from = values_of(m, name[Q], d, 0, query_noise * std);
+    struct values to = values_of(m, name[O], q, 0, output_noise * back);
+    from.like = k, from.share = 1;
+    to.like = v, to.share = value_share, to.turned = true;
+    from.d_head = to.d_head = c->d_head;
+    from.group = to.group = c->n_head / c->n_kv;
+    ZP_TRY(add_tensor(m, name[Q], q, from, err));
+    ZP_TRY(add_tensor(m, name[K], kv, *k, err));
+    ZP_TRY(add_tensor(m, name[V], kv, *v, err));
+    return add_tensor(m, name[O], d, to, err);
+}
+
+static zp_status add_layer(const struct making *m, uint32_t layer, zp_err *err)
+{
+    const struct config *c = m->c;
+    uint64_t d = c->d_model, head = c->qk_norm ? c->d_head : 0;
     bool t5 = c->position == POSITION_T5, mlp = c->position == POSITION_MLP;
-    double std = matrix_std, back = matrix_std / sqrt(2.0 * c->n_layer);
+    double std = 1 / sqrt((double)d), back = 1 / sqrt(2.0 * c->n_layer * c->d_ff);
     const struct {
         const char *name;
         uint64_t n_in, n_out; /* n_in 0: the model has none */
         double mean, std;
     } rows[] = {
         { "attn_norm.weight", d, 0, 1, 0 },
-        { "attn_q.weight", d, q, 0, std },
-        { "attn_k.weight", d, kv, 0, std },
-        { "attn_v.weight", d, kv, 0, std },
         { "attn_q_norm.weight", head, 0, 1, 0 },
         { "attn_k_norm.weight", head, 0, 1, 0 },
-        { "attn_output.weight", q, d, 0, back },
         { "ffn_norm.weight", d, 0, 1, 0 },
         { "ffn_gate.weight", d, c->d_ff, 0, std },
         { "ffn_up.weight", d, c->d_ff, 0, std },
         { "ffn_down.weight", c->d_ff, d, 0, back },
-        { "pos_t5.weight", t5 ? c->buckets : 0, c->n_head, 0, std },
+        { "pos_t5.weight", t5 ? c->buckets : 0, c->n_head, 0, small_std },
         { "pos_mlp.0.weight", mlp, MLP_WIDTH, 0, distance_std },
         { "pos_mlp.0.bias", mlp ? MLP_WIDTH : 0, 0, 0, 0 },
-        { "pos_mlp.1.weight", mlp ? MLP_WIDTH : 0, c->n_head, 0, std },
+        { "pos_mlp.1.weight", mlp ? MLP_WIDTH : 0, c->n_head, 0, small_std },
         { "pos_mlp.1.bias", mlp ? c->n_head : 0, 0, 0, 0 },
     };
     char name[GGUF_MAX_NAME];
+    ZP_TRY(add_attention(m, layer, err));
     for (size_t i = 0; i < ZP_COUNT(rows); i++) {
         snprintf(name, sizeof name, "blk.%u.%s", layer, rows[i].name);
-        if (rows[i].n_in)
-            ZP_TRY(add_tensor(m, name, rows[i].n_in, rows[i].n_out, rows[i].mean, rows[i].std,
-                              err));
+        struct values values = values_of(m, name, rows[i].n_in, rows[i].mean, rows[i].std);
+        if (rows[i].n_in) ZP_TRY(add_tensor(m, name, rows[i].n_out, values, err));
     }
     snprintf(name, sizeof name, "blk.%u.pos_alibi.slope", layer);
     return c->position == POSITION_ALIBI ? add_slopes(m, name, err) : ZP_OK;
@@ -330,9 +384,11 @@ static zp_status fill(const struct making *m, const char *tokenizer_path, zp_err
     ZP_TRY(put_sizes(m->e, c, err));
     ZP_TRY(put_kinds(m->e, c, m->arena, err));
     ZP_TRY(put_tokenizer(m->e, tokenizer_path, &n_vocab, err));
-    ZP_TRY(add_tensor(m, "token_embd.weight", c->d_model, n_vocab, 0, matrix_std, err));
+    struct values embedding = values_of(m, "token_embd.weight", c->d_model, 0, small_std);
+    struct values norm = values_of(m, "output_norm.weight", c->d_model, 1, 0);
+    ZP_TRY(add_tensor(m, "token_embd.weight", n_vocab, embedding, err));
     for (uint32_t l = 0; l < c->n_layer; l++) ZP_TRY(add_layer(m, l, err));
-    return add_tensor(m, "output_norm.weight", c->d_model, 0, 1, 0, err);
+    return add_tensor(m, "output_norm.weight", 0, norm, err);
 }
 
 zp_status newmodel_write(const char *config_json, const char *config_name,

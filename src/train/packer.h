@@ -19,7 +19,7 @@ struct packer_options {
     uint64_t seed;
     const struct tasks *tasks; /* of training; NULL: none */
     double task_share;         /* of rows; default 1/8 where there are tasks */
-    uint64_t ramp; /* rows of tasks until they have their full distances; default 1024 */
+    uint64_t ramp; /* rows of tasks until they are as hard as they get; default 1024 */
     const struct tagger *tagger; /* of the documents to train on, for packed.tags; NULL: none */
 };
 

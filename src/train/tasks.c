@@ -265,8 +265,10 @@ static void make_copy(struct maker *m)
     }
     uint32_t before = maker_left(m) - 2 * SPAN_MIN;
     put_gap(m, &k, maker_gap(m, before < 32 ? before : 32));
-    /* Training: many copies, up to a length that differs from case to case. */
-    uint32_t until = m->t->options.probes ? 0 : (uint32_t)rng_below(&m->r, m->room + 1);
+    /* Training: many copies, up to a length that differs from case to case: at first a short one,
+     * where what is to be found stands among little else. */
+    uint64_t most = (uint64_t)(m->room * m->level);
+    uint32_t until = m->t->options.probes ? 0 : (uint32_t)rng_below(&m->r, most + 1);
     do put_copy(m, &k);
     while (m->out->n < until && maker_left(m) >= 2 * SPAN_MIN);
 }
@@ -363,11 +365,19 @@ static bool make_brackets(struct maker *m)
 
 /* ---- cases ---- */
 
+/* Training: copies and pairs alone at first, since all else but brackets asks for copying. */
+static bool comes_later(struct maker *m, enum task_kind kind)
+{
+    return kind != TASK_COPY && kind != TASK_INDUCTION && !m->t->options.probes &&
+           rng_below(&m->r, 65536) >= (uint64_t)(m->level * 65536);
+}
+
 static enum task_kind draw_kind(struct maker *m)
 {
     uint64_t x = rng_below(&m->r, m->t->total_share);
     for (int k = 0; k < TASK_KINDS; k++) {
-        if (x < m->t->options.share[k]) return (enum task_kind)k;
+        if (x < m->t->options.share[k])
+            return comes_later(m, (enum task_kind)k) ? TASK_COPY : (enum task_kind)k;
         x -= m->t->options.share[k];
     }
     return TASK_COPY;

@@ -37,11 +37,12 @@ static zp_status open_data(struct trainer *t, zp_err *err)
     if (o->task_share > 0)
         ZP_TRY(tasks_open(&t->tasks, t->shards, tokenizer, &(struct tasks_options){ 0 }, err));
     size_t rows = o->n_ctx * (size_t)(o->n_rows / o->n_micro);
+    double task_rows = o->task_share * o->n_rows * (double)o->schedule.steps;
     ZP_TRY(structlearn_open(&t->structure, t->shards, tokenizer, rows, structure_learns(t),
                             &o->structure, err));
     struct packer_options p = { .n_ctx = o->n_ctx, .n_rows = o->n_rows, .n_micro = o->n_micro,
                                 .seed = o->seed, .tasks = o->task_share > 0 ? &t->tasks : NULL,
-                                .task_share = o->task_share,
+                                .task_share = o->task_share, .ramp = 1 + (uint64_t)(task_rows / 3),
                                 .tagger = structlearn_tagger(&t->structure) };
     ZP_TRY(packer_open(&t->packer, t->shards, &p, err));
     t->key.tokenizer = shards_hash_tokenizer(tokenizer);

@@ -273,23 +273,51 @@ static void test_a_value_depends_on_seed_name_and_place(void **state)
     size_t n;
     zp_model *m = open_made(&kinds[0]);
     const float *x = values_of(m, name, &n);
+    const double std = 1 / sqrt((double)m->h.d_model);
     for (size_t i = 0; i < n; i++) {
         struct rng r = { SEED, hash_xxh64(name, strlen(name), 0), i };
-        assert_true(x[i] == (float)(0.02 * (double)rng_normal(&r)));
+        assert_true(x[i] == (float)(std * (double)rng_normal(&r)));
     }
     zp_model_close(m);
 }
 
-/* Mean and deviation of all values of a tensor, in units of their errors. */
-static void assert_normal(const zp_model *m, const char *name, double std)
+/* Mean and deviation of n values, in units of their errors. */
+static void assert_normal_values(const float *x, size_t n, const char *name, double std)
 {
-    size_t n;
-    const float *x = values_of(m, name, &n);
     double sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++) sum += (double)x[i], squares += (double)x[i] * (double)x[i];
     double mean = sum / (double)n, got = sqrt(squares / (double)n);
     if (fabs(mean) > 4 * std / sqrt((double)n) || fabs(got / std - 1) > 4 / sqrt(2.0 * (double)n))
         fail_msg("%s: mean %g, deviation %g; expected 0, %g", name, mean, got, std);
+}
+
+static void assert_normal(const zp_model *m, const char *name, double std)
+{
+    size_t n;
+    const float *x = values_of(m, name, &n);
+    assert_normal_values(x, n, name, std);
+}
+
+/* Heads begin by looking for their like and by passing on what they see: what is left of queries
+ * without their keys, and of the output without its values, is noise. */
+static void check_heads(const zp_model *m)
+{
+    enum { D = 48, HEAD = 8, GROUP = 3, LAYERS = 2 };
+    size_t n_q, n_o, n;
+    const float *q = values_of(m, "blk.1.attn_q.weight", &n_q);
+    const float *k = values_of(m, "blk.1.attn_k.weight", &n);
+    const float *o = values_of(m, "blk.1.attn_output.weight", &n_o);
+    const float *v = values_of(m, "blk.1.attn_v.weight", &n);
+    float rest_q[D * D], rest_o[D * D];
+    assert_true(n_q == D * D && n_o == D * D && n == D * D / GROUP);
+    for (size_t at = 0; at < D; at++) /* channel of a query head */
+        for (size_t i = 0; i < D; i++) {
+            size_t kv = at / HEAD / GROUP * HEAD + at % HEAD;
+            rest_q[at * D + i] = q[at * D + i] - k[kv * D + i];
+            rest_o[at * D + i] = o[i * D + at] - 0.1f * v[kv * D + i];
+        }
+    assert_normal_values(rest_q, D * D, "queries without keys", 0.5 / sqrt(D));
+    assert_normal_values(rest_o, D * D, "output without values", 0.5 / sqrt(D * 2.0 * LAYERS));
 }
 
 static void assert_all(const zp_model *m, const char *name, float value)
@@ -304,11 +332,11 @@ static void test_initial_values(void **state)
     (void)state;
     zp_model *m = open_made(made_named("mlp-n.gguf")), *t5 = open_made(made_named("t5.gguf"));
     assert_normal(m, "token_embd.weight", 0.02);
-    assert_normal(m, "blk.0.attn_q.weight", 0.02);
-    assert_normal(m, "blk.1.attn_v.weight", 0.02);
-    assert_normal(m, "blk.1.ffn_gate.weight", 0.02);
-    assert_normal(m, "blk.0.attn_output.weight", 0.01); /* 2 layers */
-    assert_normal(m, "blk.1.ffn_down.weight", 0.01);
+    assert_normal(m, "blk.0.attn_k.weight", 1 / sqrt(48));
+    assert_normal(m, "blk.1.attn_v.weight", 1 / sqrt(48));
+    assert_normal(m, "blk.1.ffn_gate.weight", 1 / sqrt(48));
+    assert_normal(m, "blk.1.ffn_down.weight", 0.5 / sqrt(40)); /* 2 layers */
+    check_heads(m);
     assert_normal(m, "blk.0.pos_mlp.0.weight", 0.5);
     assert_normal(m, "blk.1.pos_mlp.1.weight", 0.02);
     assert_normal(t5, "blk.0.pos_t5.weight", 0.02);

@@ -221,18 +221,24 @@ static void test_same_index_same_case(void **state)
     assert_int_equal(differ, CASES - 1);
 }
 
-static void test_mix_follows_its_shares(void **state)
+static void check_mix(double level, const uint32_t share[TASK_KINDS])
 {
-    (void)state;
     enum { N = 6000 };
-    static const uint32_t share[TASK_KINDS] = { 6, 3, 3, 2, 1, 1, 2 };
     size_t had[TASK_KINDS] = { 0 };
     for (uint64_t i = 0; i < N; i++) {
-        make(&mixed, i, 2048, 0.2);
+        make(&mixed, i, 2048, level);
         had[c.kind]++;
     }
     for (int k = 0; k < TASK_KINDS; k++)
-        assert_in_range(had[k], N * share[k] / 18 * 8 / 10, N * share[k] / 18 * 12 / 10);
+        assert_in_range(had[k], N * share[k] / 36 * 8 / 10, N * share[k] / 36 * 12 / 10);
+}
+
+static void test_mix_follows_its_shares_and_copies_come_first(void **state)
+{
+    (void)state;
+    check_mix(0, (uint32_t[TASK_KINDS]){ [TASK_COPY] = 30, [TASK_INDUCTION] = 6 });
+    check_mix(0.5, (uint32_t[TASK_KINDS]){ 21, 6, 3, 2, 1, 1, 2 });
+    check_mix(1, (uint32_t[TASK_KINDS]){ 12, 6, 6, 4, 2, 2, 4 });
 }
 
 static void test_level_brings_distance(void **state)
@@ -349,7 +355,7 @@ int main(void)
         cmocka_unit_test(test_counts_are_right),
         cmocka_unit_test(test_brackets_close_what_is_open),
         cmocka_unit_test(test_same_index_same_case),
-        cmocka_unit_test(test_mix_follows_its_shares),
+        cmocka_unit_test(test_mix_follows_its_shares_and_copies_come_first),
         cmocka_unit_test(test_level_brings_distance),
         cmocka_unit_test(test_every_room_is_kept),
         cmocka_unit_test(test_probes_share_nothing_with_training),
