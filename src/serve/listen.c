@@ -72,10 +72,11 @@ uint16_t listen_port(const struct listen_socket *s)
 void listen_close(struct listen_socket *s)
 {
     struct stat st;
+    if (s->path != NULL && lstat(s->path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+        st.st_dev == s->dev && st.st_ino == s->ino)
+        (void)unlink(s->path); // S1: while it listens, so that nobody has replaced it meanwhile
     if (s->fd >= 0) (void)close(s->fd);
     s->fd = -1;
-    if (s->path != NULL && lstat(s->path, &st) == 0 && st.st_dev == s->dev && st.st_ino == s->ino)
-        (void)unlink(s->path); // S1
     mem_free(s->path);
     s->path = NULL;
 }
