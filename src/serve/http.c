@@ -1,50 +1,14 @@
-/* http.c: the server object: listeners, limits of time, draining, and what handlers ask of a
- * request.
+/* http.c: the server object: listeners, limits of time, draining.
  * V1 timers and sockets belong to the loop's thread; nothing here blocks but http_listen_tcp, which
  *    may ask for an address of a name. */
 #include "http.h"
 
-#include <string.h>
-
 #include "httpaccept.h"
+#include "httproute.h"
 #include "httpsock.h"
-#include "httptarget.h"
 
 #define TICK_LEAST_MS 10
 #define TICK_MOST_MS 1000
-
-/* ---- requests ---- */
-
-const char *http_header(const struct http_request *r, const char *name)
-{
-    for (size_t i = 0; i < r->n_headers; i++)
-        if (strcmp(r->headers[i].name, name) == 0) return r->headers[i].value;
-    return NULL;
-}
-
-static bool read_field(const char *value, size_t size, char *out, size_t room)
-{
-    if (size >= room) return false;
-    size_t n = httptarget_decode(value, size, true, out);
-    if (n == SIZE_MAX || memchr(out, '\0', n) != NULL || !utf8_is_valid(out, n, NULL)) return false;
-    out[n] = '\0';
-    return true;
-}
-
-bool http_query(const struct http_request *r, const char *name, char *out, size_t room)
-{
-    size_t name_size = strlen(name);
-    const char *field = r->query;
-    while (*field != '\0') {
-        size_t size = strcspn(field, "&");
-        bool same = size >= name_size && strncmp(field, name, name_size) == 0;
-        if (same && size == name_size) return read_field("", 0, out, room);
-        if (same && field[name_size] == '=')
-            return read_field(field + name_size + 1, size - name_size - 1, out, room);
-        field += size + (field[size] == '&');
-    }
-    return false;
-}
 
 /* ---- time ---- */
 
@@ -105,6 +69,7 @@ static void on_drain_end(void *arg)
 
 static zp_status fill(struct http_server *s, const struct http_options *o, zp_err *err)
 {
+    ZP_TRY(httproute_check(o, err));
     ZP_TRY(httpcore_init(&s->core, o, err));
     s->tick_ms = tick_for(&s->core.o.limits);
     ZP_TRY(evtimer_open(&s->soon, s->loop, on_soon, s, err));
@@ -212,6 +177,7 @@ void http_drain(struct http_server *s, uint64_t ms, void (*done)(void *arg), voi
     for (struct httpsock *k = s->socks; k != NULL; k = httpsock_next(k))
         httpconn_drain(httpsock_conn(k));
     evtimer_start(s->drain, ms, 0);
-    evtimer_start(s->tick, 0, s->tick_ms); /* closes what is over by now */
-    evtimer_start(s->soon, 0, 0);
+    /* Whichever comes: connections that are over now, or that there are none. */
+    if (s->core.counts.open != 0) evtimer_start(s->tick, 0, s->tick_ms);
+    else evtimer_start(s->soon, 0, 0);
 }

@@ -31,7 +31,7 @@ struct httpparse {
     bool head_seen;              /* llhttp came to the end of the head */
     bool cr;                     /* the last byte of framing was a CR (P2) */
     const uint8_t *framing;      /* first byte not yet looked at as framing */
-    size_t raw;                  /* bytes behind the head */
+    size_t overhead;             /* bytes of framing */
     struct httpmessage m;
 };
 
@@ -57,10 +57,25 @@ static bool more_headers(struct httpparse *p)
     return true;
 }
 
+/* P2: looks at the bytes before `end` that are no data. Called before data, before what is refused,
+ * and at the end of all that was read: between two pieces of data the overhead only grows, so that
+ * no way to cut a request into reads changes its answer. */
+static bool framing_is_strict(struct httpparse *p, const uint8_t *end)
+{
+    if (!p->m.chunked) return true;
+    for (; p->framing < end; p->framing++, p->overhead++) {
+        if (p->cr != (*p->framing == '\n')) return false;
+        p->cr = *p->framing == '\r';
+    }
+    return p->overhead <= p->limits->header_bytes + CHUNK_OVERHEAD * p->body.size;
+}
+
 static int on_name(llhttp_t *l, const char *at, size_t size)
 {
     struct httpparse *p = l->data;
     (void)size; /* H2: it ends at its ":" */
+    if (p->head_seen && !framing_is_strict(p, (const uint8_t *)at))
+        return refuse(p, HTTP_FAULT_CHUNK);
     if (p->head_seen) return refuse(p, HTTP_FAULT_TRAILER);
     if (!more_headers(p)) return refuse(p, HTTP_FAULT_INTERNAL);
     p->headers[p->m.n_headers] = (struct http_header){ .name = at };
@@ -91,21 +106,12 @@ static int on_head(llhttp_t *l)
     return 0;
 }
 
-/* P2 */
-static bool framing_is_strict(struct httpparse *p, const uint8_t *end)
-{
-    for (const uint8_t *c = p->framing; c < end; c++) {
-        if (p->cr != (*c == '\n')) return false;
-        p->cr = *c == '\r';
-    }
-    return true;
-}
 
 static int on_data(llhttp_t *l, const char *at, size_t size)
 {
     struct httpparse *p = l->data;
     const uint8_t *data = (const uint8_t *)at;
-    if (p->m.chunked && !framing_is_strict(p, data)) return refuse(p, HTTP_FAULT_CHUNK);
+    if (!framing_is_strict(p, data)) return refuse(p, HTTP_FAULT_CHUNK);
     p->framing = data + size;
     if (size > p->body.max - p->body.size) return refuse(p, HTTP_FAULT_BODY_SIZE);
     if (size > p->budget->most - p->budget->now) return refuse(p, HTTP_FAULT_BODIES);
@@ -294,14 +300,12 @@ static enum httpparse_event feed_body(struct httpparse *p, const uint8_t *data, 
     p->framing = data;
     llhttp_errno_t code = llhttp_execute(&p->llhttp, (const char *)data, size);
     const uint8_t *end = data + size;
-    if (code == HPE_PAUSED) end = (const uint8_t *)llhttp_get_error_pos(&p->llhttp);
-    else if (code != HPE_OK) refuse(p, HTTP_FAULT_CHUNK);
+    if (code != HPE_OK) end = (const uint8_t *)llhttp_get_error_pos(&p->llhttp);
     *used = (size_t)(end - data);
-    p->raw += *used;
-    if (p->m.fault != HTTP_FAULT_NONE) return HTTPPARSE_BAD;
-    size_t overhead = p->raw - p->body.size;
-    bool bloated = overhead > p->limits->header_bytes + CHUNK_OVERHEAD * p->body.size;
-    if (p->m.chunked && (bloated || !framing_is_strict(p, end))) refuse(p, HTTP_FAULT_CHUNK); // P2
+    bool trails = (p->llhttp.flags & F_TRAILING) != 0;
+    if (p->m.fault == HTTP_FAULT_NONE && !framing_is_strict(p, end)) refuse(p, HTTP_FAULT_CHUNK);
+    if (code != HPE_OK && code != HPE_PAUSED)
+        refuse(p, trails ? HTTP_FAULT_TRAILER : HTTP_FAULT_CHUNK);
     if (p->m.fault != HTTP_FAULT_NONE) return HTTPPARSE_BAD;
     if (!p->m.complete) return HTTPPARSE_MORE;
     p->m.body = p->body.data;

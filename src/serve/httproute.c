@@ -5,6 +5,31 @@
 #include <string.h>
 #include <strings.h>
 
+/* "https://a.example:8080": what browsers send; neither a path nor a "/" at the end. */
+static bool is_origin(const char *text)
+{
+    const char *authority = strstr(text, "://");
+    return strcmp(text, "*") == 0 || (authority != NULL && authority != text &&
+                                      authority[3] != '\0' && strchr(authority + 3, '/') == NULL);
+}
+
+zp_status httproute_check(const struct http_options *o, zp_err *err)
+{
+    const char *prefix = o->prefix == NULL ? "" : o->prefix;
+    size_t size = strlen(prefix);
+    ZP_FAIL_IF(size != 0 && (prefix[0] != '/' || prefix[size - 1] == '/'), err, ZP_USAGE,
+               "\"%s\" is no prefix of paths: it begins with \"/\" and does not end with one",
+               prefix);
+    for (size_t i = 0; i < o->n_origins; i++)
+        ZP_FAIL_IF(!is_origin(o->origins[i]), err, ZP_USAGE,
+                   "\"%s\" is no origin: it is `https://host`, with a port or without, or `*`",
+                   o->origins[i]);
+    for (size_t i = 0; i < o->n_routes; i++)
+        ZP_FAIL_IF(o->routes[i].path[0] != '/', err, ZP_USAGE,
+                   "route \"%s\" does not begin with \"/\"", o->routes[i].path);
+    return ZP_OK;
+}
+
 static bool is_exact(const struct http_route *r, const char *path)
 {
     return strcmp(r->path, path) == 0;

@@ -5,6 +5,9 @@
 
 #include "http.h"
 
+/* Whether prefix, paths and origins are such that they can ever fit. */
+zp_status httproute_check(const struct http_options *o, zp_err *err);
+
 struct httproute {
     const struct http_route *route; /* NULL: none for this method */
     bool path_known;                /* the path has a route, or is "*" */

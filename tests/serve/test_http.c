@@ -106,6 +106,11 @@ static void test_all_addresses_of_a_name(void **state)
     end();
 }
 
+static void listen_with_tls(void *arg)
+{
+    (void)http_listen_tcp(h.s.server, "127.0.0.1", 0, true, NULL, arg);
+}
+
 static void test_a_port_is_not_shared(void **state)
 {
     (void)state;
@@ -118,6 +123,38 @@ static void test_a_port_is_not_shared(void **state)
     expect_in(err.message, "another program listens there");
     serving_start(&other);
     serving_end(&other);
+    end();
+}
+
+static void expect_no_server(const struct http_options *o, const char *words)
+{
+    struct evloop *loop;
+    struct http_server *s;
+    zp_err err = { 0 };
+    uint64_t live = live_bytes();
+    assert_int_equal(evloop_open(&loop, NULL), ZP_OK);
+    assert_int_equal(http_open(&s, loop, o, &err), ZP_USAGE);
+    assert_null(s);
+    expect_in(err.message, words);
+    evloop_close(loop);
+    assert_int_equal(live_bytes(), live);
+}
+
+static void test_options_that_cannot_work(void **state)
+{
+    (void)state;
+    static const char *const origins[] = { "https://a.example/", "a.example", "null", "https://" };
+    static const char *const prefixes[] = { "llm", "/llm/", "/" };
+    for (size_t i = 0; i < ZP_COUNT(origins); i++)
+        expect_no_server(&(struct http_options){ .origins = &origins[i], .n_origins = 1 },
+                         "is no origin");
+    for (size_t i = 0; i < ZP_COUNT(prefixes); i++)
+        expect_no_server(&(struct http_options){ .prefix = prefixes[i] }, "is no prefix");
+    expect_no_server(&(struct http_options){ .key = "key.pem" }, "both a certificate and a key");
+    begin(NULL);
+    zp_err err = { 0 };
+    serving_do(&h.s, listen_with_tls, &err);
+    expect_in(err.message, "TLS needs a certificate and a key");
     end();
 }
 
@@ -306,6 +343,11 @@ static void test_leaving_in_a_body_frees_it(void **state)
     (void)state;
     begin(NULL);
     int fd = client_dial(h.s.port);
+    client_say(fd, "GET /ec"); /* in a head there is not even an exchange */
+    client_reset(fd);
+    while (serving_counts(&h.s).open != 0) {
+    }
+    fd = client_dial(h.s.port);
     client_say(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
     static const char some[50000];
     client_send(fd, some, sizeof some);
@@ -623,6 +665,7 @@ int main(void)
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_all_addresses_of_a_name),
         cmocka_unit_test(test_a_port_is_not_shared),
+        cmocka_unit_test(test_options_that_cannot_work),
         cmocka_unit_test(test_unix_socket),
         cmocka_unit_test(test_systemd_socket),
         cmocka_unit_test(test_corpus_of_smuggling),

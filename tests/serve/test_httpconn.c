@@ -326,7 +326,7 @@ static void test_limits_of_size(void **state)
     expect_in(say("POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n12345678"),
               "HTTP/1.1 200 ");
     b.w.core.bodies.now = 1000; /* of others */
-    expect_in(say("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n"), "");
+    wire_say(&b.w, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n");
     char part[600];
     memset(part, 'x', sizeof part);
     wire_send(&b.w, part, 500);

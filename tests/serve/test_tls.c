@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <signal.h>
 #include <cmocka.h>
 
 #include <openssl/err.h>
@@ -11,6 +12,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "in_folder.h"
 #include "live_bytes.h"
@@ -201,7 +203,8 @@ static void test_large_bodies_both_ways(void **state)
     assert_true(dial(&c, 0, NULL));
     char *body = malloc(SIZE), *back = malloc(SIZE), head[128];
     for (size_t i = 0; i < SIZE; i++) body[i] = (char)(i * 2654435761u >> 13);
-    snprintf(head, sizeof head, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", SIZE);
+    snprintf(head, sizeof head, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n",
+             SIZE);
     say(&c, head);
     assert_int_equal(SSL_write(c.ssl, body, SIZE), SIZE);
     size_t got = 0; /* head byte by byte, so that what is left is the body */
@@ -302,6 +305,33 @@ static void test_leaving_and_slow_reading(void **state)
     end();
 }
 
+static void test_memory_that_runs_out(void **state)
+{
+    (void)state;
+    begin();
+    uint64_t failed = 1, n;
+    struct client c;
+    for (n = 1; failed != 0; n++) {
+        mem_fail_at(n, false);
+        if (dial(&c, 0, NULL)) {
+            (void)SSL_write(c.ssl, GET("/echo"), (int)strlen(GET("/echo")));
+            char text[512];
+            (void)SSL_read(c.ssl, text, sizeof text);
+        }
+        hang_up(&c);
+        while (serving_counts(&h.s).open != 0) {
+        }
+        failed = mem_fail_count();
+        mem_fail_at(0, false);
+    }
+    assert_true(n > 10);
+    assert_true(dial(&c, 0, NULL));
+    say(&c, GET("/echo"));
+    hear(&c, "HTTP/1.1 200 ");
+    hang_up(&c);
+    end();
+}
+
 static void expect_no_tls(const char *cert_path, const char *key_path, const char *words)
 {
     struct tls *t;
@@ -336,7 +366,9 @@ int main(void)
         cmocka_unit_test(test_large_bodies_both_ways),
         cmocka_unit_test(test_certificates_are_read_anew),
         cmocka_unit_test(test_leaving_and_slow_reading),
+        cmocka_unit_test(test_memory_that_runs_out),
         cmocka_unit_test(test_files_that_do_not_serve),
     };
+    signal(SIGPIPE, SIG_IGN); /* OpenSSL's clients write to sockets that are closed */
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
