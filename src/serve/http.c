@@ -15,8 +15,8 @@
 /* A fourth of the shortest limit: none is overdrawn by more. */
 static uint32_t tick_for(const struct http_limits *l)
 {
-    const uint32_t limits[] = { l->header_ms, l->body_ms,     l->idle_ms,
-                                l->send_ms,   l->exchange_ms, l->comment_ms };
+    const uint32_t limits[] = { l->header_ms, l->body_ms,     l->idle_ms,   l->send_ms,
+                                l->linger_ms, l->exchange_ms, l->comment_ms };
     uint32_t least = 4 * TICK_MOST_MS;
     for (size_t i = 0; i < ZP_COUNT(limits); i++)
         if (limits[i] != 0 && limits[i] < least) least = limits[i];

@@ -112,6 +112,7 @@ struct http_limits {       /* 0: the default */
     uint32_t body_ms;      /* from there to the end of its body: 120 s */
     uint32_t idle_ms;      /* between requests: 75 s */
     uint32_t send_ms;      /* without a byte taken by the client: 30 s */
+    uint32_t linger_ms;    /* after the last answer, for the client to read it and to close: 2 s */
     uint32_t exchange_ms;  /* from the complete request to the end of its answer: no limit */
     uint32_t comment_ms;   /* of silence in an event stream: 15 s */
 };

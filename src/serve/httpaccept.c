@@ -1,6 +1,6 @@
 /* httpaccept.c: takes connections of listening sockets.
  * A1 where descriptors or memory run out, all listeners pause: they would be told again and again
- *    of connections nobody can take. They go on when a connection closes, or after RETRY_MS.
+ *    of connections nobody can take. They go on after RETRY_MS.
  * A2 beyond n_connections there are SPARE that get a 503; beyond those, connections are closed. */
 #include "httpaccept.h"
 
@@ -32,16 +32,12 @@ static void watch_all(struct http_server *s, int events)
 static void pause_all(struct http_server *s)
 {
     s->core.counts.accept_errors++;
-    s->paused = true;
     watch_all(s, 0); // A1
     evtimer_start(s->retry, RETRY_MS, 0);
 }
 
 void httpaccept_resume(struct http_server *s)
 {
-    if (!s->paused) return;
-    s->paused = false;
-    evtimer_stop(s->retry);
     watch_all(s, EV_READ);
 }
 

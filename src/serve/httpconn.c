@@ -18,7 +18,6 @@
 
 #define BACKLOG ((size_t)16 << 10)
 #define PIPELINE ((size_t)64 << 10)
-#define LINGER_MS 2000
 
 void httpconn_init(struct httpconn *c)
 {
@@ -349,6 +348,7 @@ void httpconn_taken(struct httpconn *c, size_t size)
 {
     httpout_taken(&c->out, size);
     if (size != 0) c->out_since = c->core->now;
+    if (c->state == HTTPCONN_READ) httpout_trim(&c->out); /* idle, perhaps for long */
 }
 
 /* ---- what is left to do ---- */
@@ -379,9 +379,8 @@ void httpconn_settle(struct httpconn *c)
         give_up(c, c->why);
         set_state(c, HTTPCONN_OVER);
     }
-    if (httpout_pending(&c->out) != 0) return;
-    if (c->state == HTTPCONN_FLUSH) set_state(c, c->eof ? HTTPCONN_OVER : HTTPCONN_LINGER);
-    if (c->state == HTTPCONN_READ) httpout_trim(&c->out);
+    if (c->state == HTTPCONN_FLUSH && httpout_pending(&c->out) == 0)
+        set_state(c, c->eof ? HTTPCONN_OVER : HTTPCONN_LINGER);
 }
 
 void httpconn_drain(struct httpconn *c)
@@ -437,10 +436,11 @@ static void tick_work(struct httpconn *c)
 void httpconn_tick(struct httpconn *c)
 {
     if (c->lost) return;
+    const struct http_limits *l = &c->core->o.limits;
     bool waits = httpout_pending(&c->out) != 0;
-    if (waits && is_past(c, c->out_since, c->core->o.limits.send_ms)) lose_slow(c);
+    if (waits && is_past(c, c->out_since, l->send_ms)) lose_slow(c);
     else if (c->state == HTTPCONN_READ) tick_read(c);
     else if (c->state == HTTPCONN_WORK) tick_work(c);
-    else if (c->state == HTTPCONN_LINGER && is_past(c, c->since, LINGER_MS))
+    else if (c->state == HTTPCONN_LINGER && is_past(c, c->since, l->linger_ms))
         set_state(c, HTTPCONN_OVER);
 }

@@ -43,6 +43,7 @@ static void complete_limits(struct http_limits *l)
     set_default_ms(&l->body_ms, 120000);
     set_default_ms(&l->idle_ms, 75000);
     set_default_ms(&l->send_ms, 30000);
+    set_default_ms(&l->linger_ms, 2000);
     set_default_ms(&l->comment_ms, 15000);
 }
 

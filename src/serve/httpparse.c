@@ -102,7 +102,6 @@ static int on_head(llhttp_t *l)
     p->m.keep_alive = llhttp_should_keep_alive(l) != 0;
     p->m.chunked = (l->flags & F_CHUNKED) != 0;
     p->m.length = l->flags & F_CONTENT_LENGTH ? l->content_length : 0;
-    l->upgrade = 0; /* an offer of other protocols is declined by not answering it */
     return 0;
 }
 
@@ -183,7 +182,7 @@ static size_t count_headers(const struct httpparse *p, const char *name, const c
     return n;
 }
 
-/* P1 */
+/* P1: some of it llhttp has refused before; one that is more lenient must not open a door. */
 static enum http_fault check_framing(struct httpparse *p)
 {
     const char *length = NULL, *coding = NULL;
@@ -203,8 +202,8 @@ static enum http_fault check_host(struct httpparse *p)
     const char *host = "";
     size_t n = count_headers(p, "host", &host);
     if (n > 1 || (n == 0 && !p->m.http10) || !is_host(host)) return HTTP_FAULT_HOST;
-    if (p->m.host[0] == '\0') p->m.host = host; /* that of a URL goes before */
-    return is_host(p->m.host) ? HTTP_FAULT_NONE : HTTP_FAULT_HOST;
+    if (p->m.host[0] == '\0') p->m.host = host; /* that of a URL goes before; llhttp has seen it */
+    return HTTP_FAULT_NONE;
 }
 
 static enum http_fault check_expect(struct httpparse *p)

@@ -13,7 +13,6 @@ struct http_server {
     struct evloop *loop;
     struct tls *tls;               /* NULL: none */
     struct httpaccept *listeners;
-    bool paused;                   /* the listeners are */
     struct httpsock *socks;        /* all connections */
     struct httpsock *due;          /* to be settled by `soon` */
     struct evtimer *soon;          /* after what is happening now */

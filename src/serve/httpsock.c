@@ -11,8 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "httpaccept.h"
-
 #define ENCRYPT_AT_ONCE ((size_t)16 << 10) /* one TLS record */
 
 struct httpsock {
@@ -218,7 +216,6 @@ void httpsock_close(struct httpsock *k, enum http_gone why)
     tls_session_close(k->tls);
     k->dead = true;
     if (!k->due) mem_free(k); // K2
-    httpaccept_resume(s);
 }
 
 static bool fill(struct httpsock *k, bool tls)

@@ -13,7 +13,7 @@
 /* A wire with its routes and the options of a test. */
 struct bench {
     struct wire w;
-    struct http_route routes[6];
+    struct http_route routes[7];
     struct http_options o;
     uint64_t live;
 };
@@ -155,10 +155,28 @@ static void test_whole_answer(void **state)
     assert_int_equal(b.w.n_access, 1);
     assert_int_equal(b.w.status, 200);
     assert_false(b.w.cut);
+    assert_null(b.w.conn.out.bytes.data); /* an idle connection holds no memory */
+    assert_null(b.w.conn.in.data);
+    assert_null(b.w.conn.parse);
     close_bench();
 }
 
 #define ID_HEAD "GET /echo HTTP/1.1\r\nHost: a\r\nX-Request-Id: "
+
+static void test_lines_end_where_the_server_ends_them(void **state)
+{
+    (void)state;
+    const struct http_header headers[] = { { "x-one", "a\r\nevil: 1" }, { "x-two", "b" } };
+    open_bench();
+    say("POST /later HTTP/1.1\r\nHost: a\r\n\r\n");
+    http_reply(b.w.kept[--b.w.n_kept], &(struct http_reply){ .status = 200, .type = "c\nd",
+                                                             .headers = headers, .n_headers = 2 });
+    wire_settle(&b.w);
+    const char *got = wire_got(&b.w);
+    expect_in(got, "\r\nx-one: a??evil: 1\r\nx-two: b\r\n\r\n");
+    expect_in(got, "\r\ncontent-type: c?d\r\n");
+    close_bench();
+}
 
 static void test_request_ids_are_kept_or_made(void **state)
 {
@@ -241,6 +259,18 @@ static void test_paths_below(void **state)
     assert_string_equal(b.w.calls[0], "GET /below/x/y z ");
     assert_int_equal(strncmp(say(GET("/below/")), "HTTP/1.1 200", 12), 0);
     assert_int_equal(strncmp(say(GET("/below")), "HTTP/1.1 404", 12), 0);
+    expect_in(say(GET("/below/exact")), "\r\nallow: POST, OPTIONS\r\n"); /* it has its own */
+    close_bench();
+}
+
+static void test_host_of_a_url_goes_before(void **state)
+{
+    (void)state;
+    open_bench();
+    say("GET /echo HTTP/1.1\r\nHost: a:1\r\n\r\n");
+    assert_string_equal(b.w.host, "a:1");
+    say("GET http://b:2/echo HTTP/1.1\r\nHost: a:1\r\n\r\n");
+    assert_string_equal(b.w.host, "b:2");
     close_bench();
 }
 
@@ -395,7 +425,7 @@ static void expect_timeout(const char *request, uint32_t ms, const char *answer)
     wire_wait(&b.w, 1);
     expect_in(wire_got(&b.w), answer);
     assert_true(wire_is_closed(&b.w));
-    wire_wait(&b.w, 2000); /* a client that does not close is not waited for */
+    wire_wait(&b.w, 400); /* a client that does not close is not waited for */
     assert_true(wire_is_over(&b.w));
     close_bench();
 }
@@ -403,7 +433,8 @@ static void expect_timeout(const char *request, uint32_t ms, const char *answer)
 static void test_limits_of_time(void **state)
 {
     (void)state;
-    const struct http_limits l = { .header_ms = 100, .body_ms = 200, .idle_ms = 300 };
+    const struct http_limits l = { .header_ms = 100, .body_ms = 200, .idle_ms = 300,
+                                   .linger_ms = 400 };
     b.o.limits = l;
     expect_timeout("", 100, "");
     b.o.limits = l;
@@ -415,6 +446,13 @@ static void test_limits_of_time(void **state)
     expect_timeout(GET("/echo"), 300, "");
     b.o.limits = l;
     expect_timeout(GET("/echo") "GET /ec", 100, "head_timeout");
+    b.o.limits = l;
+    open_bench();
+    wire_wait(&b.w, 60); /* the first head's time begins with the connection */
+    wire_say(&b.w, "GET /ec");
+    wire_wait(&b.w, 40);
+    expect_in(wire_got(&b.w), "head_timeout");
+    close_bench();
 }
 
 static void test_bytes_that_trickle_do_not_help(void **state)
@@ -822,10 +860,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_corpus_of_smuggling, clear),
         cmocka_unit_test_setup(test_whole_answer, clear),
+        cmocka_unit_test_setup(test_lines_end_where_the_server_ends_them, clear),
         cmocka_unit_test_setup(test_request_ids_are_kept_or_made, clear),
         cmocka_unit_test_setup(test_head_has_no_body, clear),
         cmocka_unit_test_setup(test_unknown_paths_and_methods, clear),
         cmocka_unit_test_setup(test_paths_below, clear),
+        cmocka_unit_test_setup(test_host_of_a_url_goes_before, clear),
         cmocka_unit_test_setup(test_prefix, clear),
         cmocka_unit_test_setup(test_errors_are_written_by_the_caller, clear),
         cmocka_unit_test_setup(test_limits_of_size, clear),

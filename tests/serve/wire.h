@@ -21,6 +21,7 @@ struct wire {
     /* What handlers saw. */
     size_t n_calls, n_gone, n_access;
     char calls[WIRE_CALLS][512]; /* "POST /path?query body" */
+    char host[64];               /* of the last request */
     enum http_gone why;
     int status;               /* of the last access record */
     bool cut;
@@ -64,6 +65,7 @@ static inline void wire_settle(struct wire *w)
 
 static inline void wire_log(struct wire *w, const struct http_request *r)
 {
+    snprintf(w->host, sizeof w->host, "%s", r->host);
     if (w->n_calls < WIRE_CALLS)
         snprintf(w->calls[w->n_calls], sizeof w->calls[0], "%s %s%s%s %.*s", r->method, r->path,
                  r->query[0] == '\0' ? "" : "?", r->query, (int)r->body_size,
@@ -121,6 +123,7 @@ static inline void wire_access(void *arg, const struct http_access *a)
         { .method = "POST", .path = "/later", .handle = wire_keep, .arg = (w) },                   \
         { .method = "GET", .path = "/events", .handle = wire_events, .arg = (w) },                 \
         { .method = "GET", .path = "/below/", .handle = wire_echo, .arg = (w) },                   \
+        { .method = "POST", .path = "/below/exact", .handle = wire_echo, .arg = (w) },             \
     }
 
 /* The options' routes must outlive the wire; its arg is the wire. */
