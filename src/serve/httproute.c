@@ -1,4 +1,5 @@
-/* httproute.c: the route table is short, so it is searched from its beginning. */
+/* httproute.c: which route a method and a path lead to, and whose pages may use it. The table is
+ * short, so it is searched from its beginning. */
 #include "httproute.h"
 
 #include <stdio.h>
