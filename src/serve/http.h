@@ -173,10 +173,11 @@ zp_status http_listen_systemd(struct http_server *s, const char *listen_pid,
 /* Reads certificate and key again, for connections to come; on failure the old ones stay. */
 zp_status http_reload_tls(struct http_server *s, zp_err *err);
 /* Listens no more, closes what is idle, finishes what is under way; what is not finished after
- * `ms` is cut. done is called once, when no connection is left. Called again: the new time. */
+ * `ms` is cut. done is called once, when no connection is left, and may close the server. Called
+ * again: the new time. */
 void http_drain(struct http_server *s, uint64_t ms, void (*done)(void *arg), void *arg);
 /* Cuts all there is and calls their on_gone. Exchanges that handlers have not ended are gone with
- * it. NULL is fine. */
+ * it. Not from inside a handler or on_gone. NULL is fine. */
 void http_close(struct http_server *s);
 
 enum { HTTP_CLASS_GONE, HTTP_CLASS_2XX = 2, HTTP_CLASS_3XX, HTTP_CLASS_4XX, HTTP_CLASS_5XX,
