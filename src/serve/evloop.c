@@ -66,11 +66,6 @@ void evloop_run(struct evloop *l)
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
 }
 
-void evloop_run_once(struct evloop *l)
-{
-    (void)uv_run(&l->uv, UV_RUN_ONCE);
-}
-
 void evloop_stop(struct evloop *l)
 {
     uv_stop(&l->uv);

@@ -14,8 +14,6 @@ struct evloop;
 zp_status evloop_open(struct evloop **out, zp_err *err);
 /* Runs until evloop_stop is called by one of its functions, or nothing is left to wait for. */
 void evloop_run(struct evloop *l);
-/* Waits for the next events, at most one round of them, and calls their functions. */
-void evloop_run_once(struct evloop *l);
 void evloop_stop(struct evloop *l);
 /* What is still open on it is closed, too. NULL is fine. */
 void evloop_close(struct evloop *l);

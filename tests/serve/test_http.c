@@ -207,7 +207,7 @@ static void test_systemd_socket(void **state)
         if (evloop_open(&s.loop, &err) != ZP_OK) _exit(3);
         if (http_open(&s.server, s.loop, &h.o, &err) != ZP_OK) _exit(4);
         if (http_listen_systemd(s.server, pid, "1", false, &n, &err) != ZP_OK || n != 1) _exit(5);
-        for (;;) evloop_run_once(s.loop); /* until it is killed */
+        evloop_run(s.loop); /* until it is killed */
     }
     assert_true(child > 0);
     close(fd);
