@@ -22,10 +22,11 @@ zp_status gen_check(const struct zp_engine *e, size_t held, const int32_t *promp
     ZP_FAIL_IF(n_prompt == 0, err, ZP_BAD_INPUT,
                "the prompt is empty: at least one token is needed to predict from");
     ZP_FAIL_IF(!prompt, err, ZP_USAGE, "the ids of the prompt are missing");
-    ZP_FAIL_IF(n_prompt >= n_ctx || held + n_prompt >= n_ctx, err, ZP_BAD_INPUT,
-               "the prompt of %zu tokens%s does not fit into the context of %zu positions with room "
-               "for an answer; raise --ctx-size",
-               held + n_prompt, held ? " (with those the sequence holds)" : "", n_ctx);
+    ZP_FAIL_IF(
+        n_prompt >= n_ctx || held + n_prompt >= n_ctx, err, ZP_BAD_INPUT,
+        "the prompt of %zu tokens%s does not fit into the context of %zu positions with room "
+        "for an answer; raise --ctx-size",
+        held + n_prompt, held ? " (with those the sequence holds)" : "", n_ctx);
     for (size_t i = 0; i < n_prompt; i++)
         ZP_FAIL_IF(prompt[i] < 0 || (size_t)prompt[i] >= n_vocab, err, ZP_BAD_INPUT,
                    "id %d at %zu of the prompt is outside the vocabulary of %zu", prompt[i], i,
