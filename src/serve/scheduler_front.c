@@ -9,7 +9,8 @@
 #include "base/os.h"
 #include "serve/scheduler_parts.h"
 
-enum { PLACE_BITS = 20, NO_PLACE = UINT32_MAX };
+enum { PLACE_BITS = 20 };
+#define NO_PLACE UINT32_MAX
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
