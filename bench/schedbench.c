@@ -4,7 +4,8 @@
  *        schedbench MODEL mixed N_SEQ N_PROMPT STEP_TOKENS
  * batch: N_SEQ greedy answers of N_PREDICT tokens to prompts of 8, by jobs of the scheduler and by
  * a loop of zp_engine_run, in turns; a line of JSON with both speeds (tokens a second, medians) and
- * the median of the pairs' ratios. mixed: N_SEQ answers are drawn while four prompts of N_PROMPT
+ * the pairs' ratios: of speeds, and of processor time (least, median, most), for a machine that has
+ * other work. mixed: N_SEQ answers are drawn while four prompts of N_PROMPT
  * tokens come; the milliseconds between two tokens of an answer (median, 95 of 100, largest) before
  * and beside the prompts, and the prompts' tokens a second. Exit code 1: something failed; 2: wrong
  * usage. */
@@ -103,6 +104,7 @@ static double quantile(double *x, size_t n, double share)
 
 /* ---- batch ----------------------------------------------------------------------------------- */
 
+/* Both return seconds. */
 static double by_scheduler(struct bench *b)
 {
     double begin = os_now();
@@ -139,21 +141,25 @@ static double by_engine(struct bench *b)
 /* The scheduler stands still while the engine is used without it. */
 static void run_batch(struct bench *b, uint32_t n_pairs)
 {
-    double sched[MOST_PAIRS], bare[MOST_PAIRS], ratio[MOST_PAIRS];
+    double sched[MOST_PAIRS], bare[MOST_PAIRS], ratio[MOST_PAIRS], cpu[MOST_PAIRS];
     double tokens = (double)b->n_seq * b->n_predict;
     by_scheduler(b);
     by_engine(b);
     for (uint32_t i = 0; i < n_pairs; i++) {
+        double start = os_cpu_seconds();
         sched[i] = tokens / by_scheduler(b);
+        double middle = os_cpu_seconds();
         bare[i] = tokens / by_engine(b);
         ratio[i] = sched[i] / bare[i];
+        cpu[i] = (middle - start) / (os_cpu_seconds() - middle);
     }
     printf("{\"n_seq\": %u, \"n_predict\": %u, \"pairs\": %u, \"scheduler_tps\": %.1f, "
            "\"engine_tps\": %.1f, \"ratio\": %.3f, \"ratio_least\": %.3f, \"ratio_most\": %.3f, "
-           "\"load_average\": %.2f}\n",
+           "\"cpu_ratio\": [%.3f, %.3f, %.3f], \"load_average\": %.2f}\n",
            b->n_seq, b->n_predict, n_pairs, quantile(sched, n_pairs, 0.5),
            quantile(bare, n_pairs, 0.5), quantile(ratio, n_pairs, 0.5),
-           quantile(ratio, n_pairs, 0), quantile(ratio, n_pairs, 1), os_load_average());
+           quantile(ratio, n_pairs, 0), quantile(ratio, n_pairs, 1), quantile(cpu, n_pairs, 0),
+           quantile(cpu, n_pairs, 0.5), quantile(cpu, n_pairs, 1), os_load_average());
 }
 
 /* ---- mixed ----------------------------------------------------------------------------------- */
