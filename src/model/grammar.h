@@ -101,7 +101,8 @@ void grammar_define(struct grammar *g, uint32_t rule, uint32_t start);
 uint32_t grammar_rule(struct grammar *g, uint32_t start); /* both at once */
 
 /* The text is one of the root's. Reports what the builders met; then ZP_BAD_INPUT: a rule that is
- * called but not defined, one that begins with itself, a root that no text satisfies. */
+ * called but not defined, one that begins with itself, too many repetitions of what may be empty, a
+ * root that no text satisfies. */
 zp_status grammar_seal(struct grammar *g, uint32_t root);
 
 #endif

@@ -7,6 +7,7 @@
 #include "model/grammar.h"
 
 #define TOO_HIGH (GRAMMAR_MAX_DEPTH + 1)
+#define MAX_EMPTY_ROUNDS 64
 
 /* ---- heights and empty texts ----------------------------------------------------------------- */
 
@@ -239,6 +240,21 @@ static zp_status check_beginnings(const struct grammar *g, zp_err *err)
     return status;
 }
 
+/* Rounds that may be empty are all open at once. They need not be counted where there is no upper
+ * bound: the lower one is then reached without a byte. */
+static zp_status check_repeats(struct grammar *g, zp_err *err)
+{
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        struct grammar_node *n = &g->nodes[i];
+        if (n->kind != NODE_REPEAT || !g->nodes[start_of(g, n->other)].nullable) continue;
+        n->min = 0;
+        ZP_FAIL_IF(n->max != GRAMMAR_UNBOUNDED && n->max > MAX_EMPTY_ROUNDS, err, ZP_BAD_INPUT,
+                   "up to %u repetitions of what may be empty; at most %d, or without a bound",
+                   n->max, MAX_EMPTY_ROUNDS);
+    }
+    return ZP_OK;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static void find_classes(struct grammar *g)
@@ -266,6 +282,7 @@ zp_status grammar_seal(struct grammar *g, uint32_t root)
     g->root = root;
     ZP_TRY(find_heights(g, err));
     ZP_TRY(check_beginnings(g, err));
+    ZP_TRY(check_repeats(g, err));
     uint32_t height = g->nodes[start_of(g, root)].height;
     ZP_FAIL_IF(height == GRAMMAR_NO_WAY, err, ZP_BAD_INPUT, "nothing can satisfy the grammar");
     ZP_FAIL_IF(height == TOO_HIGH, err, ZP_BAD_INPUT,

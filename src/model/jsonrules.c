@@ -43,6 +43,8 @@ static uint32_t hex(struct jsonrules *r, const char *digits, uint32_t next)
     return node;
 }
 
+#define NOT_ZERO "123456789ABCDEFabcdef"
+
 static uint32_t any_hex(struct jsonrules *r, int n, uint32_t next)
 {
     while (n-- > 0) {
@@ -60,13 +62,11 @@ static uint32_t unicode(struct jsonrules *r, uint32_t next)
     uint32_t low_half = text(r, "\\u", hex(r, "Dd", hex(r, "CDEFcdef", any_hex(r, 2, next))));
     uint32_t d = hex(r, "Dd", grammar_either(g, hex(r, "01234567", any_hex(r, 2, next)),
                                              hex(r, "89ABab", any_hex(r, 2, low_half))));
-    uint32_t zero = text(r, "0", hex(r, "123456789ABCDEFabcdef", next)); /* 0001 .. 0FFF */
-    zero = grammar_either(g, text(r, "0", zero), hex(r, "123456789ABCDEFabcdef",
-                                                     any_hex(r, 1, next)));
-    zero = grammar_either(g, text(r, "0", zero), hex(r, "123456789ABCDEFabcdef",
-                                                     any_hex(r, 2, next)));
+    uint32_t rest = hex(r, NOT_ZERO, next); /* of what begins with 0, from its end */
+    rest = grammar_either(g, text(r, "0", rest), hex(r, NOT_ZERO, any_hex(r, 1, next)));
+    rest = grammar_either(g, text(r, "0", rest), hex(r, NOT_ZERO, any_hex(r, 2, next)));
     uint32_t others = hex(r, "123456789ABCEFabcef", any_hex(r, 3, next));
-    return grammar_either(g, text(r, "0", zero), grammar_either(g, d, others));
+    return grammar_either(g, text(r, "0", rest), grammar_either(g, d, others));
 }
 
 static uint32_t make_character(struct jsonrules *r)
