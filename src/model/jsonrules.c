@@ -1,6 +1,7 @@
 /* jsonrules.c: rules of JSON texts. */
 #include "model/jsonrules.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -214,31 +215,30 @@ zp_status jsonrules_quote(const char *s, size_t size, struct buffer *out, zp_err
     return buffer_append_text(out, "\"", err);
 }
 
-/* The shortest text that is read back as the same number, and not as an integer. */
-static zp_status write_real(double x, struct buffer *out, zp_err *err)
+/* A real as the shortest text that is read back as the same number, and not as an integer. */
+void jsonrules_number(const json_t *value, char out[JSONRULES_NUMBER])
 {
-    char number[40];
+    double x = json_real_value(value);
     int precision = 15;
-    do numtext_printf(number, sizeof number, "%.*g", precision, x);
-    while (precision++ < 17 && numtext_double(number, NULL) != x);
-    ZP_TRY(buffer_append_text(out, number, err));
-    return strpbrk(number, ".e") ? ZP_OK : buffer_append_text(out, ".0", err);
+    if (json_is_integer(value)) {
+        snprintf(out, JSONRULES_NUMBER, "%lld", (long long)json_integer_value(value));
+        return;
+    }
+    do numtext_printf(out, JSONRULES_NUMBER, "%.*g", precision, x);
+    while (precision++ < 17 && numtext_double(out, NULL) != x);
+    if (!strpbrk(out, ".e")) memcpy(out + strlen(out), ".0", 3);
 }
 
 zp_status jsonrules_scalar(const json_t *value, struct buffer *out, zp_err *err)
 {
-    switch (json_typeof(value)) {
-    case JSON_STRING:
+    char number[JSONRULES_NUMBER];
+    if (json_is_string(value))
         return jsonrules_quote(json_string_value(value), json_string_length(value), out, err);
-    case JSON_INTEGER: return buffer_printf(out, err, "%lld", (long long)json_integer_value(value));
-    case JSON_REAL: return write_real(json_real_value(value), out, err);
-    case JSON_TRUE: return buffer_append_text(out, "true", err);
-    case JSON_FALSE: return buffer_append_text(out, "false", err);
-    case JSON_OBJECT:
-    case JSON_ARRAY:
-    case JSON_NULL: break;
-    }
-    return buffer_append_text(out, "null", err);
+    if (json_is_boolean(value))
+        return buffer_append_text(out, json_is_true(value) ? "true" : "false", err);
+    if (!json_is_number(value)) return buffer_append_text(out, "null", err);
+    jsonrules_number(value, number);
+    return buffer_append_text(out, number, err);
 }
 
 /* What a failed or finished text holds, then next. */

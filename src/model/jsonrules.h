@@ -45,6 +45,8 @@ uint32_t jsonrules_name(struct jsonrules *r, const char *name, uint32_t next);
 uint32_t jsonrules_value(struct jsonrules *r, const json_t *value, uint32_t next);
 /* Appends a string as these rules write a known one: quoted, escaped only where it must be. */
 zp_status jsonrules_quote(const char *text, size_t size, struct buffer *out, zp_err *err);
+#define JSONRULES_NUMBER 40
+void jsonrules_number(const json_t *value, char out[JSONRULES_NUMBER]);
 /* Likewise a number, true, false, null or a string. */
 zp_status jsonrules_scalar(const json_t *value, struct buffer *out, zp_err *err);
 

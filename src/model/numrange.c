@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "model/jsonrules.h"
 
 #define MOST_WHOLE 18 /* digits before the point */
@@ -39,20 +38,19 @@ static bool place_digits(struct decimal *d, const uint8_t *digits, long n, long 
 
 bool decimal_read(const json_t *number, struct decimal *out)
 {
-    struct buffer b = buffer_with_max(MEM_SCRATCH, 256);
-    uint8_t digits[64];
+    char text[JSONRULES_NUMBER];
+    uint8_t digits[JSONRULES_NUMBER];
+    const char *s = text;
     long n = 0, point = -1;
     *out = (struct decimal){ .is_set = true };
-    if (jsonrules_scalar(number, &b, NULL) != ZP_OK) return false;
-    const char *s = (const char *)b.data;
+    jsonrules_number(number, text);
     if (*s == '-') out->negative = true, s++;
     for (; (*s >= '0' && *s <= '9') || *s == '.'; s++) {
         if (*s == '.') point = n;
-        else if (n < 64) digits[n++] = (uint8_t)(*s - '0');
+        else digits[n++] = (uint8_t)(*s - '0');
     }
     if (point < 0) point = n;
     if (*s == 'e') point += strtol(s + 1, NULL, 10);
-    buffer_free(&b);
     bool fits = place_digits(out, digits, n, point);
     if (out->n_whole == 0 && out->n_fraction == 0) out->negative = false;
     return fits;

@@ -16,7 +16,7 @@ struct decimal {
     uint32_t n_whole, n_fraction;
 };
 
-/* Exact for integers; of reals what jsonrules_scalar would write. False: a bound that needs more
+/* Exact for integers; of reals what jsonrules_number writes. False: a bound that needs more
  * than NUMRANGE_DIGITS behind the point. One of 10^18 or more, or -10^18 or less, becomes that and
  * is excluded: such numbers are not written. */
 bool decimal_read(const json_t *number, struct decimal *out);
