@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make_schema_cases: writes tests/data/schemas.json: JSON Schemas with texts that grammars made from
-them must take and must refuse, each checked against python-jsonschema first.
+"""Writes tests/data/schemas.json: JSON Schemas with texts that grammars made from them must take and
+must refuse, each checked against python-jsonschema first.
 
 Usage: tools/make_schema_cases.py      (needs the package jsonschema)
 
@@ -57,7 +57,8 @@ CASES = [
     ("white space", PERSON,
      ['{"name":"x","age":3}', '{"name": "x", "age": 3}', '{\n  "name": "x",\n  "age": 3\n}',
       '{\n\t"name":"x",\n\t"age":3\n}', '{ "name": "x", "age": 3 }'],
-     ['{"name":"x""age":3}', '{"name":"x","age":3,}', '{"name":"x","age":3', '{,"name":"x","age":3}',
+     ['{"name":"x""age":3}', '{"name":"x","age":3,}', '{"name":"x","age":3',
+      '{,"name":"x","age":3}',
       '{"name":"x","age":3}}'],
      ['{  "name":"x","age":3}', '{\n\n"name":"x","age":3}', '{"name" :"x","age":3}',
       '{"name":  "x","age":3}', '{"name":"x","age":3 \n}', '{"name":"x" ,"age":3}',
@@ -68,7 +69,8 @@ CASES = [
     ("strings", STR,
      ['""', '"a b"', '"é中\U0001f980"', r'"\"\\\/\b\f\n\r\t"', r'"\u00e9\u4E2d\uD83E\udd80"',
       r'"\u0001"', r'"\ud7ff\ue000\uffff"', '"\x7f"'],
-     ['"', '"a', 'a"', r'"\x41"', r'"\u12"', r'"\u012"', r'"\u0"', r'"\u12g4"', '"\n"', '"\t"', '"\x00"', '"a"b"',
+     ['"', '"a', 'a"', r'"\x41"', r'"\u12"', r'"\u012"', r'"\u0"', r'"\u12g4"', '"\n"', '"\t"',
+      '"\x00"', '"a"b"',
       r'"\ud83e\ud83e"a', "'a'"],
      [r'"\u0000"', r'"\ud83e"', r'"\udd80"', r'"\ud83ea"', r'"\ud83e\u0041"']),
     ("lengths in characters", string(minLength=2, maxLength=3),
@@ -323,8 +325,8 @@ ERRORS = [
     ("half of a pair", string(pattern=r"\ud83e"), "BAD_INPUT", "pair"),
     ("two patterns", {"allOf": [string(pattern="a"), string(pattern="b")]}, "UNSUPPORTED",
      "\"pattern\""),
-    ("places that cannot be joined", {"allOf": [dict(ARR, prefixItems=[INT]), dict(ARR, items=STR)]},
-     "UNSUPPORTED", "prefixItems"),
+    ("places that cannot be joined",
+     {"allOf": [dict(ARR, prefixItems=[INT]), dict(ARR, items=STR)]}, "UNSUPPORTED", "prefixItems"),
     ("lengths that leave nothing", string(minLength=3, maxLength=2), "BAD_INPUT", "nothing"),
     ("range that leaves nothing", dict(INT, minimum=3, maximum=2), "BAD_INPUT", "nothing"),
     ("range without whole numbers", dict(INT, exclusiveMinimum=1, exclusiveMaximum=2), "BAD_INPUT",
@@ -335,7 +337,8 @@ ERRORS = [
     ("endless recursion", {"$defs": {"a": dict(ARR, items={"$ref": "#/$defs/a"}, minItems=1)},
                            "$ref": "#/$defs/a"}, "BAD_INPUT", "nothing"),
     ("recursion before anything", {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, INT]}},
-                                   "$ref": "#/$defs/a"}, "BAD_INPUT", "#/$defs/a begins with itself"),
+                                   "$ref": "#/$defs/a"}, "BAD_INPUT",
+     "#/$defs/a begins with itself"),
     ("recursion by allOf", {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, INT]}},
                             "$ref": "#/$defs/a"}, "UNSUPPORTED", "levels"),
     ("optional properties and their number", closed({"a": INT, "b": INT}, [], minProperties=1),

@@ -10,7 +10,8 @@
  *
  * Memory is bounded: when tables are half full, automaton_prepare keeps only the states of places
  * (where readers stand), numbers them anew, and increases `age`.
- * A1 state and set numbers are valid while `age` stays.  A2 equal sets, and equal states, have equal
+ * A1 state and set numbers are valid while `age` stays.  A2 equal sets, and equal states, have
+ *    equal
  * numbers.  A3 from every state but AUTOMATON_DEAD some text leads to acceptance: a way that would
  * need more open calls than GRAMMAR_MAX_DEPTH is not begun.
  * One thread at a time. */

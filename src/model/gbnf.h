@@ -1,8 +1,9 @@
 /* gbnf.h: grammars in llama.cpp's notation.
  *     root ::= "yes" | "no" [.!]? | "(" root ")" | [0-9]{1,3}
- * Taken: rules NAME ::= ..., texts "..." and classes [...] [^...] with escapes (\n \r \t \\ \" \[ \]
- * \- \^ \xHH \uHHHH \UHHHHHHHH), `.`, groups, `|`, * + ? {m} {m,} {m,n} {,n}, comments from # on; a
- * rule goes on in the next line inside ( ) and behind |. The text is one of the rule `root`. */
+ * Taken: rules NAME ::= ..., texts "..." and classes [...] [^...] with escapes (\n \r \t \\ \" \[
+ * \] \- \^ \xHH \uHHHH \UHHHHHHHH), `.`, groups, `|`, * + ? {m} {m,} {m,n} {,n}, comments from #
+ * on; a rule goes on in the next line inside ( ) and behind |. The text is one of the rule
+ * `root`. */
 #ifndef MODEL_GBNF_H
 #define MODEL_GBNF_H
 

@@ -89,7 +89,8 @@ uint32_t grammar_bytes(struct grammar *g, uint8_t low, uint8_t high, uint32_t ne
 uint32_t grammar_text(struct grammar *g, const void *text, size_t size, uint32_t next)
 {
     const uint8_t *bytes = text;
-    while (size-- > 0 && !grammar_failed(g)) next = grammar_bytes(g, bytes[size], bytes[size], next);
+    while (size-- > 0 && !grammar_failed(g))
+        next = grammar_bytes(g, bytes[size], bytes[size], next);
     return next;
 }
 

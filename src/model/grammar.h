@@ -2,8 +2,8 @@
  *
  * A rule is a graph of nodes. A node is made with the node that follows it, so an expression reads
  * in the order of the text it describes:
- *     start = grammar_text(g, "{", 1, grammar_call(g, space, grammar_text(g, "}", 1, GRAMMAR_END)));
- *     grammar_define(g, rule, start);
+ *     start = grammar_text(g, "{", 1, grammar_call(g, space, grammar_text(g, "}", 1,
+ *     GRAMMAR_END))); grammar_define(g, rule, start);
  * Rules may call each other and themselves. What cannot become a text (a rule without an end, an
  * empty choice) is allowed: nothing then takes that way.
  *
@@ -69,8 +69,8 @@ zp_status grammar_init(struct grammar *g, zp_err *err);
 void grammar_free(struct grammar *g); /* zeroed is fine */
 /* Records a failure of the builder's own. */
 void grammar_fail(struct grammar *g, zp_status code, const char *fmt, ...) ZP_PRINTF(3, 4);
-/* Counts steps of a builder whose input may ask for more of them than for nodes. False: a failure is
- * recorded, this one or another. */
+/* Counts steps of a builder whose input may ask for more of them than for nodes. False: a failure
+ * is recorded, this one or another. */
 bool grammar_work(struct grammar *g, uint64_t steps);
 static inline bool grammar_failed(const struct grammar *g)
 {

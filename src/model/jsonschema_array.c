@@ -62,7 +62,8 @@ uint32_t schema_array(struct schema *s, const json_t *o, const struct schema_pla
     for (uint32_t i = p.n; i-- > 0 && !grammar_failed(s->g);) {
         struct schema_place place = { &list, NULL, i };
         uint32_t ended = p.min <= i ? (i > 0 ? close : empty) : GRAMMAR_NEVER;
-        node = i < p.max ? schema_nodes(s, json_array_get(p.first, i), &place, node) : GRAMMAR_NEVER;
+        node =
+            i < p.max ? schema_nodes(s, json_array_get(p.first, i), &place, node) : GRAMMAR_NEVER;
         if (i > 0) node = jsonrules_comma(&s->json, node);
         node = grammar_either(s->g, node, ended);
     }

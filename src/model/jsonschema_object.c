@@ -239,8 +239,8 @@ uint32_t schema_object(struct schema *s, const json_t *o, const struct schema_pl
     struct members m = { .items = NULL };
     uint32_t node = GRAMMAR_NEVER;
     bool any = !json_object_get(o, "properties") && !json_object_get(o, "required") &&
-               !json_object_get(o, "additionalProperties") && !json_object_get(o, "minProperties") &&
-               !json_object_get(o, "maxProperties");
+               !json_object_get(o, "additionalProperties") &&
+               !json_object_get(o, "minProperties") && !json_object_get(o, "maxProperties");
     if (any) return jsonrules_call(&s->json, JSON_RULE_OBJECT, next);
     read_members(s, o, &m, at);
     if (!grammar_failed(s->g) && check_bounds(s, &m, at)) node = object_nodes(s, &m, at, next);

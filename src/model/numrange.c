@@ -20,7 +20,8 @@ static void set_power(struct decimal *d, uint32_t zeros)
     d->n_fraction = 0;
 }
 
-/* digits: all of the number, the point standing before number `point`, which may be none of them. */
+/* digits: all of the number, the point standing before number `point`, which may be none of
+ * them. */
 static bool place_digits(struct decimal *d, const uint8_t *digits, long n, long point)
 {
     long first = 0;

@@ -1,11 +1,11 @@
 /* pattern.h: regular expressions of JSON Schema (ECMAScript) as rules of a grammar.
  *
  * Taken: characters, `.`, classes with ranges and their negation, \d \D \w \W \s \S, escapes
- * (\n \t \r \f \v \0 \xHH \uHHHH with pairs, \u{H...}, and any punctuation), groups (plain, (?:...),
- * named), `|`, the quantifiers * + ? {m} {m,} {m,n} and their lazy forms, ^ at the beginning and $
- * at the end of an alternative of the whole pattern. Without ^ and $ a pattern is looked for
- * anywhere. Not taken (ZP_UNSUPPORTED, with the place): look-around, back-references, \b \B \c \p,
- * flags, anchors inside groups. */
+ * (\n \t \r \f \v \0 \xHH \uHHHH with pairs, \u{H...}, and any punctuation), groups (plain,
+ * (?:...), named), `|`, the quantifiers * + ? {m} {m,} {m,n} and their lazy forms, ^ at the
+ * beginning and $ at the end of an alternative of the whole pattern. Without ^ and $ a pattern is
+ * looked for anywhere. Not taken (ZP_UNSUPPORTED, with the place): look-around, back-references, \b
+ * \B \c \p, flags, anchors inside groups. */
 #ifndef MODEL_PATTERN_H
 #define MODEL_PATTERN_H
 

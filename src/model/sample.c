@@ -275,8 +275,12 @@ static void sift_down(const float *logits, uint32_t *heap, uint32_t n, uint32_t 
 static zp_status apply_grammar(zp_sampler *s, zp_err *err)
 {
     ZP_TRY(constrain_mask(s->o.grammar, &s->place, s->allowed, err));
-    for (uint32_t i = 0; i < s->n_vocab; i++)
-        if (!(s->allowed[i / 64] >> i % 64 & 1)) s->logits[i] = -INFINITY;
+    for (uint32_t i = 0; i < s->n_vocab; i += 64) {
+        uint64_t bits = s->allowed[i / 64];
+        uint32_t n = s->n_vocab - i < 64 ? s->n_vocab - i : 64;
+        for (uint32_t k = 0; k < n && bits != UINT64_MAX; k++)
+            if (!(bits >> k & 1)) s->logits[i + k] = -INFINITY;
+    }
     return ZP_OK;
 }
 

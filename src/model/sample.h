@@ -1,7 +1,8 @@
 /* sample.h: from logits to the next token, and log-probabilities.
  * Order, the one llama.cpp's users know: logit bias, penalties, grammar, top_k, top_p, min_p,
- * temperature, draw. top_p and min_p look at probabilities before the temperature. Options: zp_sampler_options
- * (zero = off or default); the public calls zp_sampler_* are defined in sample.c. */
+ * temperature, draw. top_p and min_p look at probabilities before the temperature. Options:
+ * zp_sampler_options (zero = off or default); the public calls zp_sampler_* are defined in
+ * sample.c. */
 #ifndef MODEL_SAMPLE_H
 #define MODEL_SAMPLE_H
 

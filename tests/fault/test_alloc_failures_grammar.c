@@ -10,7 +10,8 @@ static const char schema[] =
     "{\"$defs\":{\"n\":{\"type\":[\"integer\",\"null\"],\"minimum\":-3,\"maximum\":1e3},\"s\":"
     "{\"allOf\":[{\"type\":\"string\",\"minLength\":1},{\"maxLength\":9,\"pattern\":"
     "\"^(?:[a-z]|\\\\d{2}){1,9}x?$\"}]}},\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":"
-    "\"#/$defs/n\"},\"ab\":{\"$ref\":\"#/$defs/s\"},\"v\":{\"enum\":[\"x\",1.5,{\"y\":[1,{}]},null]},"
+    "\"#/$defs/n\"},\"ab\":{\"$ref\":\"#/$defs/"
+    "s\"},\"v\":{\"enum\":[\"x\",1.5,{\"y\":[1,{}]},null]},"
     "\"l\":{\"type\":\"array\",\"prefixItems\":[{\"format\":\"date\"}],\"items\":{\"$ref\":\"#\"},"
     "\"maxItems\":3}},\"required\":[\"ab\",\"other\"],\"anyOf\":[{\"required\":[\"a\"]},"
     "{\"properties\":{\"v\":{\"const\":\"x\"},\"a\":{\"maximum\":5}},\"required\":[\"v\"]}]}";

@@ -1,5 +1,5 @@
-/* test_constrain.c: generation by a grammar on a small random model: what comes is valid JSON by its
- * schema, whatever the draws, the drafts, the company, and the threads. */
+/* test_constrain.c: generation by a grammar on a small random model: what comes is valid JSON by
+ * its schema, whatever the draws, the drafts, the company, and the threads. */
 #include "schema_check.h"
 
 #include <pthread.h>
@@ -97,7 +97,8 @@ static size_t check_texts(struct fixture *f, const json_t *schema, const char *w
         generate(f, &o, &out);
         if (strcmp(out.reason, "end") == 0) {
             json_t *value = json_loads(out.text, JSON_DECODE_ANY, &error);
-            if (value == NULL) fail_msg("%s: seed %d: %s: %s", what, (int)seed, error.text, out.text);
+            if (value == NULL)
+                fail_msg("%s: seed %d: %s: %s", what, (int)seed, error.text, out.text);
             if (!schema_is_valid(schema, schema, value))
                 fail_msg("%s: seed %d: not valid: %s", what, (int)seed, out.text);
             json_decref(value);

@@ -6,7 +6,8 @@ static void test_texts_choices_and_groups(void **state)
     (void)state;
     check(gbnf_rules, "root ::= \"yes\" | \"no\" [.!]? | (\"a\" | \"b\") \"c\"",
           TEXTS("yes", "no", "no.", "no!", "ac", "bc"), TEXTS("", "y", "yes.", "no?", "abc", "c"));
-    check(gbnf_rules, "root ::= \"a\" (\"b\" \"c\")* | ", TEXTS("", "a", "abcbc"), TEXTS("ab", "bc"));
+    check(gbnf_rules, "root ::= \"a\" (\"b\" \"c\")* | ", TEXTS("", "a", "abcbc"),
+          TEXTS("ab", "bc"));
 }
 
 static void test_rules_and_lines(void **state)
@@ -30,12 +31,15 @@ static void test_rules_and_lines(void **state)
 static void test_quantifiers(void **state)
 {
     (void)state;
-    check(gbnf_rules, "root ::= \"a\"* \"b\"+ \"c\"?", TEXTS("b", "aabb", "bc"), TEXTS("", "a", "bcc"));
+    check(gbnf_rules, "root ::= \"a\"* \"b\"+ \"c\"?", TEXTS("b", "aabb", "bc"),
+          TEXTS("", "a", "bcc"));
     check(gbnf_rules, "root ::= [ab]{2} \"c\"{1,3} \"d\"{2,} \"e\"{,2}",
           TEXTS("abcdd", "aacccdddde", "bbcddee"), TEXTS("acdd", "abccccdd", "abcd", "abcddeee"));
-    check(gbnf_rules, "root ::= [ab]{ 20 , 21 }", TEXTS("aaaaaaaaaabbbbbbbbbb", "aaaaaaaaaabbbbbbbbbba"),
+    check(gbnf_rules, "root ::= [ab]{ 20 , 21 }",
+          TEXTS("aaaaaaaaaabbbbbbbbbb", "aaaaaaaaaabbbbbbbbbba"),
           TEXTS("aaaaaaaaaabbbbbbbbb", "aaaaaaaaaabbbbbbbbbbab"));
-    check(gbnf_rules, "root ::= (\"a\" \"b\"?)+ \"a\"{0}", TEXTS("a", "abaab"), TEXTS("", "b", "abb"));
+    check(gbnf_rules, "root ::= (\"a\" \"b\"?)+ \"a\"{0}", TEXTS("a", "abaab"),
+          TEXTS("", "b", "abb"));
 }
 
 static void test_characters_are_of_utf8(void **state)
@@ -45,8 +49,8 @@ static void test_characters_are_of_utf8(void **state)
           TEXTS("\xc3\xa9\xe4\xb8\xad\xf0\x9f\xa6\x80"
                 "A\n\t\r\\\"[]"),
           TEXTS("\xc3\xa9", "A"));
-    check(gbnf_rules, "root ::= [a\xc3\xa9-\xc3\xab\\-\\]^]+", TEXTS("a", "\xc3\xa9\xc3\xaa", "-]^"),
-          TEXTS("b", "\xc3", "\xc3\xac", "\xa9"));
+    check(gbnf_rules, "root ::= [a\xc3\xa9-\xc3\xab\\-\\]^]+",
+          TEXTS("a", "\xc3\xa9\xc3\xaa", "-]^"), TEXTS("b", "\xc3", "\xc3\xac", "\xa9"));
     check(gbnf_rules, "root ::= [^\"\\\\\\x00-\\x1F]*", TEXTS("", "a\xf0\x9f\xa6\x80", "\x7f"),
           TEXTS("\"", "\\", "\n", "\xff", "\xed\xa0\x80"));
     check(gbnf_rules, "root ::= .", TEXTS("a", "\n", "\xf4\x8f\xbf\xbf"),
@@ -98,7 +102,8 @@ static void test_errors_say_where(void **state)
     expect_error("root ::= \"a\"{1", "expected }");
     expect_error("root ::= \"a\"{9999999999}", "billion");
     expect_error("root ::= *", "column 10: expected the end of the rule");
-    expect_error("root ::= \"a\"\nroot ::= \"b\"", "line 2, column 10: this rule was defined before");
+    expect_error("root ::= \"a\"\nroot ::= \"b\"",
+                 "line 2, column 10: this rule was defined before");
     expect_error("root ::= b", "b is called, but not defined");
     expect_error("a ::= \"b\"", "root is called, but not defined");
     expect_error("", "root is called, but not defined");

@@ -1,5 +1,5 @@
-/* test_grammar.c: rules and the automaton that reads by them: repetition, recursion, ways that begin
- * alike, limits, and tables that are tidied up. */
+/* test_grammar.c: rules and the automaton that reads by them: repetition, recursion, ways that
+ * begin alike, limits, and tables that are tidied up. */
 #include "grammar_fixture.h"
 
 /* A grammar made by hand; `make` returns the start of the root rule, which is rule 0. */
@@ -235,7 +235,8 @@ static void test_ways_without_an_end_are_not_taken(void **state)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Letters a and b in any order, which end in the reverse order: each text has a stack of its own. */
+/* Letters a and b in any order, which end in the reverse order: each text has a stack of its
+ * own. */
 static uint32_t mirrored(struct grammar *g)
 {
     uint32_t a = grammar_call(g, 0, grammar_text(g, "a", 1, GRAMMAR_END));

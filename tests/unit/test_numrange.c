@@ -1,5 +1,5 @@
-/* test_numrange.c: numbers between bounds, digit by digit, against arithmetic: all whole numbers and
- * all numbers of three decimal places around the bounds. */
+/* test_numrange.c: numbers between bounds, digit by digit, against arithmetic: all whole numbers
+ * and all numbers of three decimal places around the bounds. */
 #include "grammar_fixture.h"
 
 #include "model/numrange.h"

@@ -114,7 +114,8 @@ static void check_masks(const char *schema, size_t room, uint64_t seed, size_t n
 static void test_masks_equal_brute_force(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ZP_COUNT(schemas); i++) check_masks(schemas[i], 1 << 20, 5 + i, N_TOKENS);
+    for (size_t i = 0; i < ZP_COUNT(schemas); i++)
+        check_masks(schemas[i], 1 << 20, 5 + i, N_TOKENS);
 }
 
 static void test_few_kept_masks_change_nothing(void **state)
