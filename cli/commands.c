@@ -704,9 +704,10 @@ const struct cli_command cli_commands[] = {
                 "too is not computed again, as far as it fills tiles of 64 tokens. "
                 "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n" GRAMMAR_RULE
                 "reason: what ended an answer: end (the model or the grammar), stop (--stop), "
-                "length, or interrupted (Ctrl-C). Ctrl-C or a failure ends all of --parallel: the answers "
-                "that had ended are shown, also behind lines that had not, and the JSON document "
-                "has interrupted (true) or error {code,exit,message} besides.\n\n" LENGTH_RULE,
+                "length, or interrupted (Ctrl-C). Ctrl-C or a failure ends all of --parallel: "
+                "the answers that had ended are shown, also behind lines that had not, and the "
+                "JSON document has interrupted (true) or error {code,exit,message} besides.\n\n"
+                LENGTH_RULE,
             .fields = "text ids reason n_prompt timings{}"),
     COMMAND(chat, "talk to a chat model", OPTIONS(chat),
             .about =

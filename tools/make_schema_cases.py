@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/schemas.json: JSON Schemas with texts that grammars made from them must take and
-must refuse, each checked against python-jsonschema first.
+"""Writes tests/data/schemas.json: JSON Schemas with texts that grammars made from them must take
+and must refuse, each checked against python-jsonschema first.
 
 Usage: tools/make_schema_cases.py      (needs the package jsonschema)
 

@@ -343,6 +343,7 @@ static zp_status fill(struct automaton *a, zp_err *err)
     memset(a->reached, 0, n_nodes * sizeof *a->reached);
     memset(a->marks, 0, n_nodes);
     memset(a->memo, 0, N_MEMO * sizeof *a->memo);
+    MAKE_ROOM(a, ways, MAX_WAYS, err); /* a state may have none: no list is NULL */
     MAKE_ROOM(a, sets, MAX_SETS, err);
     a->sets[a->n_sets++] = (struct stack_set){ 0 };
     MAKE_ROOM(a, states, MAX_STATES, err);

@@ -293,7 +293,7 @@ uint32_t gbnf_rules(struct grammar *g, const char *text, size_t size)
     else if (!utf8_is_valid(text, size, &bad))
         grammar_fail(g, ZP_BAD_INPUT, "the grammar is not UTF-8 at offset %zu", bad);
     uint32_t root = grammar_declare(g, "root");
-    skip(&p, true);
+    if (!grammar_failed(g)) skip(&p, true); // B1
     while (!grammar_failed(g) && p.at < size) {
         read_rule(&p);
         skip(&p, true);

@@ -48,6 +48,16 @@ void schema_fail_key(struct schema *s, const struct schema_place *at, zp_status 
     schema_fail(s, &inner, code, what);
 }
 
+void schema_name_place(struct schema *s, const struct schema_place *at, const char *key)
+{
+    static const char head[] = "schema: ";
+    struct schema_place inner = { at, key, 0 };
+    char place[200];
+    memcpy(place, head, sizeof head);
+    place_text(&inner, place + strlen(head), sizeof place - strlen(head));
+    status_add_path(s->g->err, place);
+}
+
 /* ---- references ------------------------------------------------------------------------------ */
 
 static uint32_t target_rule(struct schema *s, const json_t *target, const char *name)

@@ -45,6 +45,8 @@ unsigned schema_type_of(const json_t *value);
 void schema_fail(struct schema *s, const struct schema_place *at, zp_status code, const char *what);
 void schema_fail_key(struct schema *s, const struct schema_place *at, zp_status code,
                      const char *key, const char *what);
+/* Puts the place before a failure that was recorded without one. */
+void schema_name_place(struct schema *s, const struct schema_place *at, const char *key);
 
 /* A value that is valid by the schema v, then next. Depth: that of the schema. */
 uint32_t schema_nodes(struct schema *s, const json_t *v, const struct schema_place *at,

@@ -135,18 +135,9 @@ uint32_t schema_string(struct schema *s, const json_t *o, const struct schema_pl
         return jsonrules_call(&s->json, JSON_RULE_STRING, next);
     if (grammar_failed(s->g)) return GRAMMAR_NEVER;
     uint32_t end = grammar_text(s->g, "\"", 1, next);
-    if (pattern) {
-        zp_err err = { 0 }, *outer = s->g->err;
-        s->g->err = &err; /* its message lacks the place */
-        bool good = pattern_nodes(s->g, pattern, strlen(pattern), min, max, end, &start);
-        s->g->err = outer;
-        if (!good) {
-            s->g->status = ZP_OK;
-            schema_fail_key(s, at, err.code, own ? "pattern" : "format", err.message);
-        }
-    } else {
-        uint32_t character = jsonrules_get(&s->json, JSON_RULE_CHARACTER);
-        start = grammar_repeat(s->g, character, min, max, end);
-    }
+    if (!pattern)
+        start = grammar_repeat(s->g, jsonrules_get(&s->json, JSON_RULE_CHARACTER), min, max, end);
+    else if (!pattern_nodes(s->g, pattern, strlen(pattern), min, max, end, &start))
+        schema_name_place(s, at, own ? "pattern" : "format");
     return grammar_text(s->g, "\"", 1, start);
 }
