@@ -1,4 +1,4 @@
-/* lock.h: a mutex, for what several threads share and hold for a moment. */
+/* lock.h: a mutex, for what several threads share and hold for a moment (POSIX). */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
