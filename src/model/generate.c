@@ -33,10 +33,8 @@ static zp_status check(const struct gen *g, zp_err *err)
                    n_vocab);
     ZP_FAIL_IF(g->o->n_draft > GEN_MOST_DRAFT, err, ZP_USAGE, "drafts of %u tokens; at most %d",
                g->o->n_draft, GEN_MOST_DRAFT);
-    ZP_FAIL_IF(
-        g->o->sampler.grammar && g->o->ignore_end, err, ZP_USAGE,
-        "behind the end of a text by a grammar nothing can come: ignore_end does not go with "
-        "it");
+    ZP_FAIL_IF(g->o->sampler.grammar && g->o->ignore_end, err, ZP_USAGE,
+               "ignore_end does not go with a grammar: nothing follows the end of its text");
     ZP_FAIL_IF(g->o->n_stop && !g->seq->engine->model->tokenizer, err, ZP_BAD_INPUT,
                "stop strings need a tokenizer, and the model has none");
     return ZP_OK;
