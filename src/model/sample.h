@@ -12,7 +12,8 @@
 /* The grammar's text is whole and nothing can follow. */
 bool sample_is_over(const zp_sampler *s);
 /* As zp_sampler_open for a given vocabulary; all memory is taken here, draws allocate nothing but
- * what a grammar finds out for the first time. The bias list is copied. Close with zp_sampler_close. ZP_USAGE: an option out of its range. */
+ * what a grammar finds out for the first time. The bias list is copied. ZP_USAGE: an option out of
+ * its range. Close with zp_sampler_close. */
 zp_status sample_open(zp_sampler **out, uint32_t n_vocab, const zp_sampler_options *options,
                       zp_err *err);
 
