@@ -64,8 +64,8 @@ static bool may_come(struct reader *r, const struct tokenizer *t, uint32_t state
 static const char *const schemas[] = {
     "{}",
     "{\"type\":\"object\"}",
-    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":3},\"nam\":"
-    "{\"type\":\"integer\",\"maximum\":123}}}",
+    ("{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":3},\"nam\":"
+     "{\"type\":\"integer\",\"maximum\":123}}}"),
     "{\"enum\":[\"a\\\"b\",12,123,true,\"\\u00e9\\u4e2d\",{\"name\":\"x\"}]}",
     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^<tool>|e$\"}}",
 };
