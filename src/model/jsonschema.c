@@ -115,7 +115,7 @@ static uint32_t with_base(struct schema *s, const json_t *base, const json_t *on
     zp_err err = { 0 };
     s->merge.err = &err;
     json_t *flat = schema_flatten(&s->merge, one);
-    json_t *made = schema_merge(&s->merge, json_incref((json_t *)(uintptr_t)base), flat);
+    json_t *made = schema_merge(&s->merge, schema_share(base), flat);
     return joined(s, made, &err, at, next);
 }
 
@@ -127,7 +127,7 @@ static size_t count_claims(const json_t *o, const char *but)
     const char *key;
     json_t *value;
     size_t n = 0;
-    json_object_foreach ((json_t *)(uintptr_t)o, key, value)
+    SCHEMA_FOREACH (o, key, value)
         n += schema_group_of(key) != SCHEMA_ANNOTATION && strcmp(key, but) != 0;
     return n;
 }
@@ -181,19 +181,19 @@ static uint32_t values_of(struct schema *s, const json_t *list, unsigned types, 
 static json_t *list_known(const json_t *o)
 {
     const json_t *one = json_object_get(o, "const"), *list = json_object_get(o, "enum");
-    if (one == NULL) return json_incref((json_t *)(uintptr_t)list);
+    if (one == NULL) return schema_share(list);
     bool in_list = list == NULL;
     for (size_t i = 0; i < json_array_size(list); i++)
         in_list = in_list || json_equal(json_array_get(list, i), one);
     json_t *out = json_array();
-    return in_list && out ? json_tree_add(out, json_incref((json_t *)(uintptr_t)one)) : out;
+    return in_list && out ? json_tree_add(out, schema_share(one)) : out;
 }
 
 static void check_beside_known(struct schema *s, const json_t *o, const struct schema_place *at)
 {
     const char *key;
     json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)o, key, value) {
+    SCHEMA_FOREACH (o, key, value) {
         enum schema_group group = schema_group_of(key);
         bool limits = group >= SCHEMA_OBJECT && group <= SCHEMA_NUMBER;
         if (limits && strcmp(key, "format") != 0)
@@ -237,7 +237,7 @@ static void check_keywords(struct schema *s, const json_t *o, const struct schem
 {
     const char *key;
     json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)o, key, value) {
+    SCHEMA_FOREACH (o, key, value) {
         if (schema_group_of(key) == SCHEMA_REFUSED && !is_harmless(key, value))
             schema_fail_key(s, at, ZP_UNSUPPORTED, key, "this keyword is not supported");
         if (strcmp(key, "$id") == 0 && at->up != NULL)
@@ -290,7 +290,7 @@ static unsigned implied_types(const json_t *o)
     unsigned types = 0;
     const char *key;
     json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)o, key, value) {
+    SCHEMA_FOREACH (o, key, value) {
         enum schema_group group = schema_group_of(key);
         if (group == SCHEMA_OBJECT) types |= SCHEMA_T_OBJECT;
         if (group == SCHEMA_ARRAY) types |= SCHEMA_T_ARRAY;

@@ -150,7 +150,7 @@ static void add_members(struct schema *s, const json_t *o, struct members *m,
     const char *key;
     json_t *value, *item;
     size_t i;
-    json_object_foreach ((json_t *)(uintptr_t)properties, key, value) {
+    SCHEMA_FOREACH (properties, key, value) {
         struct schema_place place = { &inner, key, 0 };
         add_member(s, m, key, value, is_required(required, key), &place);
     }

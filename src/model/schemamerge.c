@@ -134,26 +134,16 @@ const json_t *schema_find(const struct schemamerge *m, const char *reference)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* The same value once more. */
-static json_t *share(const json_t *value)
-{
-    return json_incref((json_t *)(uintptr_t)value);
-}
-
 static json_t *put_shared(json_t *object, const char *key, const json_t *value)
 {
-    return object ? json_tree_put(object, key, share(value)) : NULL;
+    return object ? json_tree_put(object, key, schema_share(value)) : NULL;
 }
-
-/* Only reads; jansson's macro asks for a value that may be changed. */
-#define FOREACH(object, key, value) \
-    json_object_foreach ((json_t *)(uintptr_t)(object), key, value)
 
 json_t *schema_without(const json_t *object, const char *name, const char *other)
 {
     const char *key;
     json_t *value, *out = json_object();
-    FOREACH (object, key, value) {
+    SCHEMA_FOREACH (object, key, value) {
         bool left_out = (name && strcmp(key, name) == 0) || (other && strcmp(key, other) == 0);
         if (!left_out) out = put_shared(out, key, value);
     }
@@ -163,11 +153,11 @@ json_t *schema_without(const json_t *object, const char *name, const char *other
 /* {"allOf": [a, b]}, or one of them where the other one says nothing; b may be NULL. */
 static json_t *both(const json_t *a, const json_t *b)
 {
-    if (b == NULL || json_is_true(b)) return share(a);
-    if (json_is_true(a)) return share(b);
+    if (b == NULL || json_is_true(b)) return schema_share(a);
+    if (json_is_true(a)) return schema_share(b);
     json_t *list = json_array();
-    if (list) list = json_tree_add(list, share(a));
-    if (list) list = json_tree_add(list, share(b));
+    if (list) list = json_tree_add(list, schema_share(a));
+    if (list) list = json_tree_add(list, schema_share(b));
     json_t *out = json_object();
     if (out == NULL) json_decref(list);
     return out ? json_tree_put(out, "allOf", list) : NULL;
@@ -187,9 +177,9 @@ static json_t *union_of(const json_t *a, const json_t *b)
     size_t i;
     json_t *item, *out = json_array();
     json_array_foreach (a, i, item)
-        if (out) out = json_tree_add(out, share(item));
+        if (out) out = json_tree_add(out, schema_share(item));
     json_array_foreach (b, i, item)
-        if (out && !has_item(a, item)) out = json_tree_add(out, share(item));
+        if (out && !has_item(a, item)) out = json_tree_add(out, schema_share(item));
     return out;
 }
 
@@ -198,7 +188,7 @@ static json_t *intersection_of(const json_t *a, const json_t *b)
     size_t i;
     json_t *item, *out = json_array();
     json_array_foreach (a, i, item)
-        if (out && has_item(b, item)) out = json_tree_add(out, share(item));
+        if (out && has_item(b, item)) out = json_tree_add(out, schema_share(item));
     return out;
 }
 
@@ -256,9 +246,9 @@ static json_t *combine(struct schemamerge *m, const char *key, const json_t *a, 
     m->work += pairs;
     if (pairs > MAX_WORK || m->work > MAX_WORK) return fail_work(m);
     bool greater = json_number_value(a) > json_number_value(b);
-    if (json_equal(a, b) || schema_group_of(key) == SCHEMA_ANNOTATION) return share(a);
-    if (is_one_of(key, least, ZP_COUNT(least))) return share(greater ? a : b);
-    if (is_one_of(key, most, ZP_COUNT(most))) return share(greater ? b : a);
+    if (json_equal(a, b) || schema_group_of(key) == SCHEMA_ANNOTATION) return schema_share(a);
+    if (is_one_of(key, least, ZP_COUNT(least))) return schema_share(greater ? a : b);
+    if (is_one_of(key, most, ZP_COUNT(most))) return schema_share(greater ? b : a);
     if (strcmp(key, "type") == 0) return types_of(a, b);
     if (strcmp(key, "required") == 0) return union_of(a, b);
     if (strcmp(key, "enum") == 0) return intersection_of(a, b);
@@ -278,7 +268,7 @@ static json_t *put_properties(json_t *out, const json_t *a, const json_t *b, boo
     const json_t *extra = json_object_get(b, "additionalProperties");
     const char *key;
     json_t *value;
-    FOREACH (json_object_get(a, "properties"), key, value) {
+    SCHEMA_FOREACH (json_object_get(a, "properties"), key, value) {
         other = json_object_get(in_b, key);
         if (out == NULL || (again && other)) continue;
         out = json_tree_put(out, key, both(value, other ? other : extra));
@@ -313,10 +303,10 @@ static json_t *merge_objects(struct schemamerge *m, const json_t *a, const json_
         json_decref(out);
         return json_false();
     }
-    FOREACH (b, key, value) {
+    SCHEMA_FOREACH (b, key, value) {
         const json_t *mine = json_object_get(out, key);
         if (out == NULL || strcmp(key, "properties") == 0) continue;
-        json_t *joined = mine ? combine(m, key, mine, value) : share(value);
+        json_t *joined = mine ? combine(m, key, mine, value) : schema_share(value);
         out = json_tree_put(out, key, joined);
     }
     if (json_object_get(a, "properties") || json_object_get(b, "properties")) {
@@ -332,8 +322,8 @@ json_t *schema_merge(struct schemamerge *m, json_t *a, json_t *b)
 {
     json_t *out = NULL;
     if (a == NULL || b == NULL) out = NULL;
-    else if (json_is_false(a) || json_is_true(b)) out = share(a);
-    else if (json_is_false(b) || json_is_true(a)) out = share(b);
+    else if (json_is_false(a) || json_is_true(b)) out = schema_share(a);
+    else if (json_is_false(b) || json_is_true(a)) out = schema_share(b);
     else if (!json_is_object(a) || !json_is_object(b))
         status_fail(m->err, ZP_BAD_INPUT, __FILE__, __LINE__,
                     "a schema must be an object, true or false");
@@ -368,7 +358,7 @@ static json_t *flatten_parts(struct schemamerge *m, const json_t *schema)
 json_t *schema_flatten(struct schemamerge *m, const json_t *schema)
 {
     bool joins = json_object_get(schema, "$ref") || json_object_get(schema, "allOf");
-    if (!joins) return share(schema);
+    if (!joins) return schema_share(schema);
     if (m->depth == MAX_DEPTH) {
         status_fail(m->err, ZP_UNSUPPORTED, __FILE__, __LINE__,
                     "references and allOf lead more than %d levels into each other", MAX_DEPTH);

@@ -3,6 +3,7 @@
 #define MODEL_SCHEMAMERGE_H
 
 #include <jansson.h>
+#include <stdint.h>
 #include "base/status.h"
 
 /* What a keyword of JSON Schema is to us. Anything else is an annotation. */
@@ -17,6 +18,15 @@ enum schema_group {
     SCHEMA_REFUSED, /* changes what is valid, and is not supported */
 };
 enum schema_group schema_group_of(const char *keyword);
+
+/* Over the members of an object that is only read; jansson's macro asks for one that may change. */
+#define SCHEMA_FOREACH(object, key, value) \
+    json_object_foreach ((json_t *)(uintptr_t)(object), key, value)
+/* The same value once more. */
+static inline json_t *schema_share(const json_t *value)
+{
+    return json_incref((json_t *)(uintptr_t)value);
+}
 
 struct schemamerge {
     const json_t *root;
