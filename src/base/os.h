@@ -1,4 +1,4 @@
-/* os.h: files, mappings, clock, processors. With pool.c the only user of POSIX. */
+/* os.h: files, mappings, clock, processors. With pool.c and lock.h the only user of POSIX. */
 #ifndef BASE_OS_H
 #define BASE_OS_H
 

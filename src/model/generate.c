@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "model/sample.h"
 #include "model/textstream.h"
 
 enum { NGRAM = 4 };
@@ -33,6 +34,8 @@ zp_status gen_check(const struct zp_engine *e, size_t held, const int32_t *promp
                    n_vocab);
     ZP_FAIL_IF(o->n_draft > GEN_MOST_DRAFT, err, ZP_USAGE, "drafts of %u tokens; at most %d",
                o->n_draft, GEN_MOST_DRAFT);
+    ZP_FAIL_IF(o->sampler.grammar && o->ignore_end, err, ZP_USAGE,
+               "ignore_end does not go with a grammar: nothing follows the end of its text");
     ZP_FAIL_IF(o->n_stop && !e->model->tokenizer, err, ZP_BAD_INPUT,
                "stop strings need a tokenizer, and the model has none");
     return ZP_OK;
@@ -160,7 +163,9 @@ static zp_status draw(struct gen *g, const float *row, int32_t *id, zp_err *err)
         return ZP_OK;
     }
     g->ids[g->n_ids++] = g->history[g->n_history++] = *id;
+    ZP_TRY(zp_sampler_accept(g->sampler, *id, err));
     ZP_TRY(show(g, *id, err));
+    if (!g->reason && sample_is_over(g->sampler)) g->reason = "end";
     if (!g->reason && g->n_ids == g->most) g->reason = "length";
     return ZP_OK;
 }
