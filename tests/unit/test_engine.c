@@ -113,6 +113,33 @@ static void test_pages_wanted_look_at_the_positions_in_use_only(void **state)
     zp_model_close(m);
 }
 
+/* Heads with windows too, whoever shares what they see: a step needs pages for the tiles it writes,
+ * not for all that a head may come to hold. */
+static void test_steps_want_pages_for_what_they_write_only(void **state)
+{
+    (void)state;
+    static int32_t ids[1000];
+    static const char *const names[] = { "gguf-llama-yarn", "gguf-gemma3", "zerope-local" };
+    for (size_t i = 0; i < ZP_COUNT(names); i++) {
+        zp_model *m = golden_small(names[i]);
+        zp_engine_options o = { .n_ctx = 1100, .n_seq = 2, .n_threads = 1, .micro_batch = 64 };
+        zp_engine *e = golden_engine(m, o);
+        zp_seq *s = NULL, *fork = NULL;
+        size_t n_heads = e->kv.n_heads;
+        GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+        GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, ids, 1000, ZP_WANT_NONE }, 1, NULL, 0, NULL,
+                                err));
+        GOLDEN_OK(zp_seq_fork(&fork, s, 1000, err)); /* 40 positions of the last tile */
+        assert_int_equal(kv_table_pages_wanted(&s->kv, &e->kv, 1), n_heads); /* a copy */
+        zp_seq_close(fork);
+        assert_int_equal(kv_table_pages_wanted(&s->kv, &e->kv, 24), 0);
+        assert_int_equal(kv_table_pages_wanted(&s->kv, &e->kv, 25), n_heads);
+        zp_seq_close(s);
+        zp_engine_close(e);
+        zp_model_close(m);
+    }
+}
+
 /* ---- rotations are counted where they run ---------------------------------------------------- */
 
 static uint64_t done_of(const zp_engine *e)
@@ -303,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_fork_needs_room_for_its_last_pages_only),
         cmocka_unit_test(test_attention_tasks_do_not_grow_with_the_context),
         cmocka_unit_test(test_pages_wanted_look_at_the_positions_in_use_only),
+        cmocka_unit_test(test_steps_want_pages_for_what_they_write_only),
         cmocka_unit_test(test_rotations_done_are_those_of_the_tokens_computed),
         cmocka_unit_test(test_count_tells_of_rotations_that_did_not_run),
         cmocka_unit_test(test_run_over_one_layer_counts_that_layer),
