@@ -137,7 +137,7 @@ static zp_status check_range(float v, double low, double high, const char *name,
     return ZP_OK;
 }
 
-static zp_status check_options(const zp_sampler_options *o, uint32_t n_vocab, zp_err *err)
+zp_status sample_check_options(const zp_sampler_options *o, uint32_t n_vocab, zp_err *err)
 {
     ZP_TRY(check_range(o->temperature, 0, 1e6, "the temperature", err));
     ZP_TRY(check_range(o->top_p, 0, 1, "top_p", err));
@@ -182,7 +182,7 @@ zp_status sample_open(zp_sampler **out, uint32_t n_vocab, const zp_sampler_optio
     *out = NULL;
     ZP_FAIL_IF(n_vocab == 0 || n_vocab > INT32_MAX, err, ZP_USAGE, "a vocabulary of %u tokens",
                n_vocab);
-    ZP_TRY(check_options(options, n_vocab, err));
+    ZP_TRY(sample_check_options(options, n_vocab, err));
     zp_sampler *s = mem_zalloc(MEM_SCRATCH, sizeof *s);
     ZP_FAIL_IF(s == NULL, err, ZP_NO_MEMORY, "not enough memory for a sampler (%zu bytes)",
                sizeof *s);
