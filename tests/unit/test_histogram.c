@@ -121,8 +121,8 @@ static void test_quantiles_beyond_the_bounds_say_so(void **state)
 static void test_bounds_that_are_none_are_refused(void **state)
 {
     (void)state;
-    static const double wrong[][2] = { { 0, 1 },  { -1, 1 },      { 2, 1 },       { 1, 1 },
-                                       { NAN, 1 }, { 1, NAN },    { 1, INFINITY }, { 1e-300, 1e300 } };
+    static const double wrong[][2] = { { 0, 1 },   { -1, 1 },  { 2, 1 },        { 1, 1 },
+                                       { NAN, 1 }, { 1, NAN }, { 1, INFINITY }, { 1e-300, 1e300 } };
     struct histogram_scale s;
     assert_int_equal(histogram_open(&s, bounds, 0, NULL), ZP_USAGE);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)

@@ -37,7 +37,8 @@ static void test_exact_bytes(void **state)
     EXPECT("plain text", "[\"plain text\"]");
     EXPECT("\"\\/\b\f\n\r\t", "[\"\\\"\\\\/\\b\\f\\n\\r\\t\"]");
     EXPECT("\0\x1f\x7f", "[\"\\u0000\\u001f\\u007f\"]");
-    EXPECT("\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0\xc3\x80", "[\"\\u0080\\u009b\\u009f\xc2\xa0\xc3\x80\"]");
+    EXPECT("\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0\xc3\x80",
+           "[\"\\u0080\\u009b\\u009f\xc2\xa0\xc3\x80\"]");
     EXPECT("a\xff\xc3(\xe2\x82", "[\"a\xef\xbf\xbd\xef\xbf\xbd(\xef\xbf\xbd\xef\xbf\xbd\"]");
     EXPECT("\xed\xa0\x80", "[\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"]"); /* a surrogate */
     EXPECT("\xf0\x9f\xa6\x80\"", "[\"\xf0\x9f\xa6\x80\\\"\"]");
@@ -58,7 +59,8 @@ static void test_any_bytes_are_read_back(void **state)
     struct rng r = rng_stream(0x0b5, 1);
     print_message("seed 0x0b5\n");
     for (int round = 0; round < 2000; round++) {
-        static const char bytes[] = "\"\\\n\x1b\x7f\xc2\x80\x9b\xa0\xe2\x82\xac\xf0\x9f\xa6\x80\xffz";
+        static const char bytes[] =
+            "\"\\\n\x1b\x7f\xc2\x80\x9b\xa0\xe2\x82\xac\xf0\x9f\xa6\x80\xffz";
         char text[40];
         size_t size = rng_below(&r, sizeof text), bad;
         for (size_t i = 0; i < size; i++) {
