@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/json_build.h"
 #include "base/status.h"
-#include "model/json_build.h"
 
 enum { AUDIT_ACTOR = 64, AUDIT_WHY = 200, AUDIT_MOST_NUMBERS = 16 };
 #define AUDIT_RULE "rule" /* the actor of what no person did */

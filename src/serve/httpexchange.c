@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/json_build.h"
 #include "httpconn.h"
-#include "model/json_build.h"
 
 #define SCRATCH_MOST SIZE_MAX / 4
 #define PATH_MOST 512 /* of what is kept for the access record */

@@ -2,7 +2,7 @@
 #include "golden.h"
 
 #include "base/mem.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 
 static json_t *parse(struct json_build *w)
 {

@@ -2,13 +2,13 @@
  * never fail on their own: the first failure is kept and json_build_finish reports it. Text that is
  * not UTF-8 is written with U+FFFD in place of the bad bytes, numbers that are not finite as
  * null. */
-#ifndef MODEL_JSON_BUILD_H
-#define MODEL_JSON_BUILD_H
+#ifndef BASE_JSON_BUILD_H
+#define BASE_JSON_BUILD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/bytes.h"
+#include "bytes.h"
 
 struct json_build {
     struct buffer out;
