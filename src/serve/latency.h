@@ -1,4 +1,6 @@
-/* latency.h: times of many requests in little memory, for their quantiles. */
+/* latency.h: times of many requests in little memory, for their quantiles.
+ * Not obs/histogram.h, whose bounds are data and take memory: these are values without a failure,
+ * zero-initialised, which canary, breaker and SLA hold by dozens and forget by parts. */
 #ifndef SERVE_LATENCY_H
 #define SERVE_LATENCY_H
 
