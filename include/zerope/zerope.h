@@ -287,8 +287,8 @@ typedef struct zp_sampler_options {
 ZP_API zp_status zp_sampler_open(zp_sampler **out, const zp_model *m,
                                  const zp_sampler_options *options, zp_err *err);
 ZP_API void zp_sampler_close(zp_sampler *s);
-/* history: the sequence's ids so far (for penalties); index: number of the draw. Non-finite logits
- * fail. */
+/* history: the sequence's ids so far (for penalties); index: number of the draw. ZP_RUN: logits
+ * that are not finite; ZP_BAD_INPUT: bias and grammar leave no token to draw. */
 ZP_API zp_status zp_sampler_draw(zp_sampler *s, const float *logits, const int32_t *history,
                                  size_t n_history, uint64_t index, int32_t *id, zp_err *err);
 /* With a grammar: the drawn token is taken, draws from now on are of what follows it. */

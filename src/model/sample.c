@@ -141,7 +141,7 @@ static zp_status check_range(float v, double low, double high, const char *name,
     return ZP_OK;
 }
 
-zp_status sample_check_options(const zp_sampler_options *o, uint32_t n_vocab, zp_err *err)
+static zp_status check_options(const zp_sampler_options *o, uint32_t n_vocab, zp_err *err)
 {
     ZP_TRY(check_range(o->temperature, 0, 1e6, "the temperature", err));
     ZP_TRY(check_range(o->top_p, 0, 1, "top_p", err));
@@ -192,7 +192,7 @@ zp_status sample_open(zp_sampler **out, uint32_t n_vocab, const zp_sampler_optio
     *out = NULL;
     ZP_FAIL_IF(n_vocab == 0 || n_vocab > INT32_MAX, err, ZP_USAGE, "a vocabulary of %u tokens",
                n_vocab);
-    ZP_TRY(sample_check_options(options, n_vocab, err));
+    ZP_TRY(check_options(options, n_vocab, err));
     zp_sampler *s = mem_zalloc(MEM_SCRATCH, sizeof *s);
     ZP_FAIL_IF(s == NULL, err, ZP_NO_MEMORY, "not enough memory for a sampler (%zu bytes)",
                sizeof *s);
@@ -203,13 +203,25 @@ zp_status sample_open(zp_sampler **out, uint32_t n_vocab, const zp_sampler_optio
     return status;
 }
 
+static zp_status check_grammar(const zp_sampler_options *o, const zp_model *m, zp_err *err)
+{
+    ZP_FAIL_IF(o->grammar && constrain_model(o->grammar) != m, err, ZP_USAGE,
+               "the grammar was opened for another model");
+    return ZP_OK;
+}
+
 zp_status zp_sampler_open(zp_sampler **out, const zp_model *m, const zp_sampler_options *options,
                           zp_err *err)
 {
     *out = NULL;
-    ZP_FAIL_IF(options && options->grammar && constrain_model(options->grammar) != m, err, ZP_USAGE,
-               "the grammar was opened for another model");
+    if (options) ZP_TRY(check_grammar(options, m, err));
     return sample_open(out, m->h.n_vocab, options, err);
+}
+
+zp_status sample_check(const zp_sampler_options *o, const zp_model *m, zp_err *err)
+{
+    ZP_TRY(check_grammar(o, m, err));
+    return check_options(o, m->h.n_vocab, err);
 }
 
 void zp_sampler_close(zp_sampler *s)
@@ -299,12 +311,12 @@ static zp_status check_changed(const zp_sampler *s, zp_err *err)
 static zp_status check_left(const zp_sampler *s, zp_err *err)
 {
     bool left = s->logits[sample_best(s->logits, s->n_vocab)] != -INFINITY;
-    ZP_FAIL_IF(!left && s->o.grammar, err, ZP_RUN,
+    ZP_FAIL_IF(!left && s->o.grammar, err, ZP_BAD_INPUT,
                "the grammar%s none of the %u tokens come next: %s",
                s->o.n_bias ? " and the logit bias together let" : " lets", s->n_vocab,
                s->o.n_bias ? "the bias bans those that the grammar allows"
                            : "the vocabulary lacks the bytes that it asks for");
-    ZP_FAIL_IF(!left, err, ZP_RUN, "the logit bias bans all %u tokens: none is left to draw",
+    ZP_FAIL_IF(!left, err, ZP_BAD_INPUT, "the logit bias bans all %u tokens: none is left to draw",
                s->n_vocab);
     return ZP_OK;
 }

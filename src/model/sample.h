@@ -17,8 +17,8 @@ bool sample_is_over(const zp_sampler *s);
 zp_status sample_open(zp_sampler **out, uint32_t n_vocab, const zp_sampler_options *options,
                       zp_err *err);
 
-/* What sample_open refuses of the options. */
-zp_status sample_check_options(const zp_sampler_options *o, uint32_t n_vocab, zp_err *err);
+/* What zp_sampler_open refuses of the options. */
+zp_status sample_check(const zp_sampler_options *o, const zp_model *m, zp_err *err);
 
 /* ln p of tokens by the model itself: softmax of the raw logits in double, before any option. */
 struct sample_logprob {

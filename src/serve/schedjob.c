@@ -70,7 +70,7 @@ static zp_status check(struct job *job, const struct zp_engine *e, zp_err *err)
     const struct sched_job *o = &job->o;
     zp_generate_options options = options_of(job, 0);
     ZP_TRY(gen_check(e, 0, o->prompt, o->n_prompt, &options, err));
-    ZP_TRY(sample_check_options(&o->sampler, e->model->h.n_vocab, err));
+    ZP_TRY(sample_check(&o->sampler, e->model, err));
     ZP_TRY(check_stops(o, e, err));
     ZP_TRY(check_choices(o, e, err));
     return seq_resolve_mode(e, o->mode, expected(job, e->options.n_ctx), &job->mode, err);

@@ -54,7 +54,7 @@ struct sched_job {
     uint32_t slot;
     const int32_t *prompt; /* (n_prompt); copied, as the bias and the stop strings */
     size_t n_prompt;
-    zp_sampler_options sampler;
+    zp_sampler_options sampler; /* its grammar lives until the last event, or sched_close */
     const char *const *stop;
     size_t n_stop;
     uint32_t n_predict; /* default: until the context ends */

@@ -127,6 +127,55 @@ static void test_jobs_are_copied(void **state)
     close_all(&f);
 }
 
+static void close_its_grammar(struct harness *h, const struct sched_event *e, void *arg)
+{
+    zp_grammar **own = arg;
+    if (e->kind < SCHED_DONE || e->kind > SCHED_REFUSED) return;
+    zp_grammar_close(own[(struct harness_job *)e->arg - h->jobs]);
+}
+
+/* Texts of grammars come in company as alone, and a grammar may go with its job's last event: of
+ * one that finished, waited, or was cancelled on its way. */
+static void test_grammars_live_until_the_last_event(void **state)
+{
+    enum { N = 6 };
+    static const char schema[] = "{\"type\":\"array\",\"items\":{\"enum\":[\"one\",2,true]},"
+                                 "\"minItems\":2,\"maxItems\":9}";
+    struct fixture f;
+    zp_grammar *own[N], *same;
+    struct sched_job jobs[N];
+    struct harness_job *j[N];
+    json_error_t error;
+    (void)state;
+    open_all(&f, "llama", (zp_engine_options){ .n_ctx = N_CTX, .n_seq = 3, .n_threads = 2 },
+             (struct sched_options){ 0 }, true);
+    f.h->on_event = close_its_grammar, f.h->arg = own;
+    GOLDEN_OK(zp_grammar_open_schema(&same, f.m, schema, strlen(schema), err));
+    for (int i = 0; i < N; i++) {
+        GOLDEN_OK(zp_grammar_open_schema(&own[i], f.m, schema, strlen(schema), err));
+        jobs[i] = job_of(20 + (size_t)i, 100);
+        jobs[i].ignore_end = false, jobs[i].n_choices = i == 2 ? 2 : 1;
+        jobs[i].sampler = (zp_sampler_options){ .temperature = 1, .seed = 7, .grammar = own[i] };
+        j[i] = harness_submit(f.h, jobs[i]);
+    }
+    harness_until(f.h, SCHED_TOKEN, j[1]);
+    sched_cancel(f.h->s, j[1]->id);
+    harness_finish(f.h);
+    for (int i = 0; i < N; i++) {
+        jobs[i].sampler.grammar = same;
+        assert_int_equal(j[i]->last.kind, i == 1 ? SCHED_CANCELLED : SCHED_DONE);
+        for (uint32_t k = 0; k < jobs[i].n_choices && i != 1; k++) {
+            const struct buffer *text = &j[i]->choices[k].text;
+            json_t *value = json_loadb((const char *)text->data, text->size, 0, &error);
+            assert_true(json_array_size(value) >= 2 && json_array_size(value) <= 9);
+            json_decref(value);
+            harness_compare(f.alone, &jobs[i], j[i], k, ZP_MODE_FULL);
+        }
+    }
+    zp_grammar_close(same);
+    close_all(&f);
+}
+
 /* Choices are jobs of their own with the seeds that follow; the prompt is computed once, but for
  * its last token. */
 static void check_choices(size_t n_prompt, zp_kv_type kv, bool cached)
@@ -555,6 +604,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_are_those_of_a_generation_alone),
         cmocka_unit_test(test_jobs_are_copied),
+        cmocka_unit_test(test_grammars_live_until_the_last_event),
         cmocka_unit_test(test_choices_share_their_prompt),
         cmocka_unit_test(test_log_probabilities_of_drawn_tokens),
         cmocka_unit_test(test_log_probabilities_of_the_prompt),

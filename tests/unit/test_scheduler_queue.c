@@ -117,7 +117,9 @@ static void test_jobs_that_make_no_sense_are_refused(void **state)
     static const char *const empty[] = { "" };
     static const zp_bias outside[] = { { -1, 1 } };
     struct fixture f;
-    struct sched_job bad[12];
+    struct sched_job bad[14];
+    zp_model *other = golden_small("gemma3");
+    zp_grammar *strange, *own;
     static const int32_t wrong[] = { 5, -1 };
     (void)state;
     open_all(&f, "llama", usual, 0, (struct sched_options){ 0 });
@@ -134,6 +136,10 @@ static void test_jobs_that_make_no_sense_are_refused(void **state)
     bad[9].mode = (zp_mode)-1;
     bad[10].mode = ZP_MODE_HALF;
     bad[11].n_choices = UINT32_MAX;
+    GOLDEN_OK(zp_grammar_open_json(&strange, other, err));
+    GOLDEN_OK(zp_grammar_open_json(&own, f.m, err));
+    bad[12].sampler.grammar = strange, bad[12].ignore_end = false;
+    bad[13].sampler.grammar = own;
     for (size_t i = 0; i < ZP_COUNT(bad); i++) {
         struct harness_job *j = refused_at_once(&f, bad[i], SCHED_INVALID);
         assert_true(j->err.code != ZP_OK && j->err.message[0]);
@@ -144,6 +150,9 @@ static void test_jobs_that_make_no_sense_are_refused(void **state)
     refused_at_once(&f, job, SCHED_NO_ENGINE);
     job.slot = SCHED_SLOTS;
     assert_int_equal(sched_submit(f.h->s, &job, &id, NULL), ZP_USAGE);
+    zp_grammar_close(strange);
+    zp_grammar_close(own);
+    zp_model_close(other);
     close_all(&f);
 }
 
