@@ -5,7 +5,7 @@
  * T2 a failure is of one job (I8). A run that is refused leaves all sequences as they were: for
  *    want of pages the job that began last gives way, which then ends; else each is tried alone.
  * T3 nothing is allocated for a token but where a text or the bytes of tokens are the largest so
- *    far; what a beginning takes is gen_open's. */
+ *    far, and what grammars find out for the first time; what a beginning takes is gen_open's. */
 #include "serve/lane.h"
 
 #include <string.h>
@@ -205,6 +205,28 @@ static zp_status take(struct lane *l, struct choice *c, const float *rows, zp_er
     return g->reason ? tell_end(l, c, err) : ZP_OK;
 }
 
+/* Whose fault it is that rows were not taken. */
+static enum sched_why find_fault(const struct lane *l, const float *rows, size_t n_rows,
+                                 const zp_err *err)
+{
+    uint32_t n_vocab = l->engine->model->h.n_vocab;
+    for (size_t i = 0; i < n_rows; i++)
+        if (sample_check_finite(rows + i * n_vocab, n_vocab, NULL) != ZP_OK) return SCHED_NONFINITE;
+    return err->code == ZP_BAD_INPUT ? SCHED_INVALID : SCHED_ERROR;
+}
+
+/* Returns the rows behind. */
+static const float *take_or_fail(struct lane *l, struct choice *c, const float *rows)
+{
+    struct job *job = c->job;
+    size_t n_rows = gen_rows(&c->g);
+    if (!job->failed && take(l, c, rows, &job->err) != ZP_OK) {
+        job->failed = true;
+        job->why = find_fault(l, rows, n_rows, &job->err);
+    }
+    return rows + n_rows * l->engine->model->h.n_vocab;
+}
+
 static zp_status compute(struct lane *l, struct choice *const *batch, size_t n, zp_err *err)
 {
     size_t n_rows = 0;
@@ -216,12 +238,7 @@ static zp_status compute(struct lane *l, struct choice *const *batch, size_t n, 
 static void take_all(struct lane *l, struct choice *const *batch, size_t n)
 {
     const float *rows = l->logits;
-    for (size_t i = 0; i < n; i++) {
-        struct job *job = batch[i]->job;
-        size_t n_rows = gen_rows(&batch[i]->g);
-        if (!job->failed) job->failed = take(l, batch[i], rows, &job->err) != ZP_OK;
-        rows += n_rows * l->engine->model->h.n_vocab;
-    }
+    for (size_t i = 0; i < n; i++) rows = take_or_fail(l, batch[i], rows);
 }
 
 /* The last that began and has not failed yet; of those in the batch there is one. */
@@ -265,7 +282,7 @@ static void end_those_that_have(struct lane *l)
 {
     for (struct job *job = l->running.first, *next; job; job = next) {
         next = job->next;
-        if (job->failed) lane_end(l, job, SCHED_FAILED, SCHED_ERROR);
+        if (job->failed) lane_end(l, job, SCHED_FAILED, job->why);
         else if (job->n_ended == job->o.n_choices) lane_end(l, job, SCHED_DONE, SCHED_WHY_NONE);
     }
 }

@@ -1,11 +1,35 @@
-/* outcome.c: names of outcomes, and times that can be compared.
+/* outcome.c: outcomes of jobs, their names, and times that can be compared.
  * Owns: nothing. Does not know: rules. */
 #include "serve/outcome.h"
 
 #include <math.h>
 #include <stddef.h>
 
+#include "serve/scheduler.h"
+
 enum { LEAST_COMPUTED = 32 }; /* below, a step takes as long as with more */
+
+static enum outcome_end end_of(const struct sched_event *e)
+{
+    if (e->kind == SCHED_DONE) return OUTCOME_DONE;
+    if (e->kind == SCHED_CANCELLED || e->why == SCHED_INVALID) return OUTCOME_CANCELLED;
+    if (e->why == SCHED_LATE) return OUTCOME_LATE;
+    return e->why == SCHED_NONFINITE ? OUTCOME_NONFINITE : OUTCOME_FAILED;
+}
+
+struct outcome outcome_of_event(const struct sched_event *e)
+{
+    const struct sched_usage *u = &e->usage;
+    return (struct outcome){ .end = end_of(e),
+                             .n_computed = u->n_prompt - u->n_reused,
+                             .n_drawn = u->n_drawn,
+                             .queue_seconds = u->queue_seconds,
+                             .first_seconds = u->first_seconds,
+                             .total_seconds = u->total_seconds,
+                             .top1_mean = u->top1_mean,
+                             .top1_std = u->top1_std,
+                             .loop = u->loop };
+}
 
 const char *variant_name(enum variant v)
 {

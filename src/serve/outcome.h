@@ -12,7 +12,8 @@ enum length_class { LENGTH_SHORT, LENGTH_MEDIUM, LENGTH_LONG, LENGTHS };
 
 #define OUTCOMES(X)                                                                                \
     X(DONE, "done")                                                                                \
-    X(CANCELLED, "cancelled") /* the client went away, or the server drained */                   \
+    X(CANCELLED, "cancelled") /* the client went away, the server drained, or what was asked */    \
+                              /* for left no token to draw: it says nothing of a model */          \
     X(MOVED, "moved")         /* the stream goes on at the baseline */                             \
     X(LATE, "late")           /* its deadline passed */                                            \
     X(FAILED, "failed")       /* the engine's fault; what the client did wrong never begins */     \
@@ -39,6 +40,10 @@ struct outcome {
     double top1_mean, top1_std;          /* of the drawn tokens' largest probabilities */
     uint32_t loop;                       /* longest run of tokens that repeat (quality.h) */
 };
+
+struct sched_event;
+/* By a job's last event, which is not REFUSED. */
+struct outcome outcome_of_event(const struct sched_event *e);
 
 const char *variant_name(enum variant v);
 const char *length_name(enum length_class l);

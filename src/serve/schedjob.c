@@ -194,6 +194,7 @@ zp_status job_open(struct job **out, const struct sched_job *given, struct lane 
     job->o = *given;
     job->arena.tag = MEM_SERVE;
     job->lane = lane;
+    job->why = SCHED_ERROR;
     if (job->o.n_choices == 0) job->o.n_choices = 1;
     if (job->o.arrived == 0) job->o.arrived = os_now();
     zp_status status = fill(job, o, err);

@@ -42,6 +42,7 @@ struct job {
     uint32_t n_ended;
     bool forked; /* all choices have begun */
     bool failed;
+    enum sched_why why; /* it failed; SCHED_ERROR until more is known */
     size_t n_reused, n_drawn;
     double begun, first; /* 0: not yet */
 };

@@ -134,14 +134,15 @@ enum sched_why {
     SCHED_QUEUE_FULL, /* found, most: jobs that wait, or tokens; retry after `retry_seconds` */
     SCHED_DRAINING,
     SCHED_NO_ENGINE,
-    SCHED_INVALID, /* err says what */
+    SCHED_INVALID, /* err says what. FAILED too, where bias and grammar leave no token to draw */
     /* cancelled */
     SCHED_BY_CALLER,
     SCHED_BY_DRAIN,
     SCHED_BY_CLOSE,
     /* failed */
-    SCHED_LATE, /* the deadline */
-    SCHED_ERROR /* err says what */
+    SCHED_LATE,      /* the deadline */
+    SCHED_NONFINITE, /* logits were NaN or infinite: the model is damaged; no token came of them */
+    SCHED_ERROR      /* err says what */
 };
 
 enum sched_phase { SCHED_QUEUED, SCHED_PROMPT, SCHED_DRAWING };

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "model/model.h"
+#include "serve/outcome.h"
 #include "serve/scheduler_parts.h"
 
 enum { N_CTX = 300, N_IDS = 280, SEED = 11 };
@@ -44,12 +45,33 @@ static void close_all(struct fixture *f)
     zp_model_close(f->m);
 }
 
+/* What the rules of the roll-out get to see of it. */
+static void check_outcome(const struct harness_job *j, enum outcome_end end)
+{
+    const struct sched_usage *u = &j->last.usage;
+    struct outcome o = outcome_of_event(&j->last);
+    assert_int_equal(o.end, end);
+    assert_int_equal(outcome_checked(&o).end, end); /* all are numbers */
+    assert_int_equal(o.n_computed, u->n_prompt - u->n_reused);
+    assert_int_equal(o.n_drawn, u->n_drawn);
+    assert_true(o.queue_seconds == u->queue_seconds && o.total_seconds == u->total_seconds);
+    assert_int_equal(o.first_seconds > 0, u->phase == SCHED_DRAWING);
+    assert_true(o.top1_mean == u->top1_mean && o.top1_std == u->top1_std && o.loop == u->loop);
+}
+
 static void check_end(const struct harness_job *j, enum sched_kind kind, enum sched_why why,
                       enum sched_phase phase)
 {
+    static const enum outcome_end ends[] = { [SCHED_INVALID] = OUTCOME_CANCELLED,
+                                             [SCHED_BY_CALLER] = OUTCOME_CANCELLED,
+                                             [SCHED_BY_DRAIN] = OUTCOME_CANCELLED,
+                                             [SCHED_LATE] = OUTCOME_LATE,
+                                             [SCHED_NONFINITE] = OUTCOME_NONFINITE,
+                                             [SCHED_ERROR] = OUTCOME_FAILED };
     assert_int_equal(j->last.kind, kind);
     assert_int_equal(j->last.why, why);
     assert_int_equal(j->last.usage.phase, phase);
+    check_outcome(j, ends[why]);
 }
 
 /* ---- cancellation ---------------------------------------------------------------------------- */
@@ -442,15 +464,43 @@ static void test_logits_that_are_no_numbers_fail_one_job(void **state)
     for (int i = 0; i < 6; i++) {
         if (i != 1 && i != 4) {
             harness_compare(f.alone, &job, j[i], 0, ZP_MODE_FULL);
+            check_outcome(j[i], OUTCOME_DONE);
             continue;
         }
-        check_end(j[i], SCHED_FAILED, SCHED_ERROR, i == 1 ? SCHED_PROMPT : SCHED_DRAWING);
+        check_end(j[i], SCHED_FAILED, SCHED_NONFINITE, i == 1 ? SCHED_PROMPT : SCHED_DRAWING);
         assert_int_equal(j[i]->err.code, ZP_RUN);
         assert_non_null(strstr(j[i]->err.message, "not a number"));
         assert_int_equal(j[i]->choices[0].n, i == 4);
     }
     f.e->weights.embedding = embedding;
     free(data);
+    close_all(&f);
+}
+
+/* No model can help it: that the job fails is not to be held against one. */
+static void test_options_that_leave_no_token_fail_one_job(void **state)
+{
+    static const char schema[] = "{\"enum\":[true,false]}";
+    struct fixture f;
+    struct sched_job job = job_of(40, 30), banned = job;
+    zp_grammar *g;
+    int32_t *letters;
+    size_t n;
+    (void)state;
+    open_all(&f, usual, (struct sched_options){ 0 });
+    GOLDEN_OK(zp_grammar_open_schema(&g, f.m, schema, strlen(schema), err));
+    GOLDEN_OK(zp_tokenize(f.m, "tf", 2, 0, &letters, &n, err));
+    assert_int_equal(n, 2);
+    zp_bias bans[] = { { letters[0], -INFINITY }, { letters[1], -INFINITY } };
+    banned.ignore_end = false;
+    banned.sampler = (zp_sampler_options){ .grammar = g, .bias = bans, .n_bias = 2 };
+    struct harness_job *other = harness_submit(f.h, job), *j = harness_submit(f.h, banned);
+    harness_finish(f.h);
+    check_end(j, SCHED_FAILED, SCHED_INVALID, SCHED_PROMPT);
+    assert_non_null(strstr(j->err.message, "the bias bans those that the grammar allows"));
+    harness_compare(f.alone, &job, other, 0, ZP_MODE_FULL);
+    zp_free(letters);
+    zp_grammar_close(g);
     close_all(&f);
 }
 
@@ -557,6 +607,7 @@ int main(void)
         cmocka_unit_test(test_a_new_engine_takes_the_new_jobs),
         cmocka_unit_test(test_two_slots_share_the_thread),
         cmocka_unit_test(test_logits_that_are_no_numbers_fail_one_job),
+        cmocka_unit_test(test_options_that_leave_no_token_fail_one_job),
         cmocka_unit_test(test_who_finds_no_page_fails_alone),
         cmocka_unit_test(test_a_refused_run_fails_the_job_concerned),
         cmocka_unit_test(test_a_late_reader_loses_nothing),
