@@ -1,4 +1,4 @@
-/* json_build.c: JSON text over a buffer. Owns: the buffer until json_build_finish.
+/* json_build.c: JSON text over a buffer. Owns: its own buffer until json_build_finish.
  * B1 what it writes is one JSON document whatever the values are.  B2 the first failure is the one
  * reported, and nothing is appended after it. */
 #include "json_build.h"
@@ -27,9 +27,15 @@ zp_status json_build_finish(struct json_build *w, char **out)
     return status;
 }
 
+void json_build_append(struct json_build *w, struct buffer *to, zp_err *err)
+{
+    *w = (struct json_build){ .to = to, .err = err, .compact = true };
+}
+
 static void put(struct json_build *w, const char *text, size_t size)
 {
-    if (w->status == ZP_OK) w->status = buffer_append(&w->out, text, size, w->err);
+    struct buffer *to = w->to != NULL ? w->to : &w->out;
+    if (w->status == ZP_OK) w->status = buffer_append(to, text, size, w->err);
 }
 
 static void put_string(struct json_build *w, const char *text, size_t size)
@@ -41,13 +47,24 @@ static void put_string(struct json_build *w, const char *text, size_t size)
     put(w, "\"", 1);
 }
 
+static void put_comma(struct json_build *w)
+{
+    if (w->comma) put(w, ", ", w->compact ? 1 : 2);
+}
+
+void json_build_key(struct json_build *w, const char *key, size_t size)
+{
+    put_comma(w);
+    put_string(w, key, size);
+    put(w, ": ", w->compact ? 1 : 2);
+    w->comma = false;
+}
+
 static void begin_value(struct json_build *w, const char *key)
 {
-    if (w->comma) put(w, ", ", 2);
+    if (key != NULL) json_build_key(w, key, strlen(key));
+    else put_comma(w);
     w->comma = true;
-    if (key == NULL) return;
-    put_string(w, key, strlen(key));
-    put(w, ": ", 2);
 }
 
 static void open_nest(struct json_build *w, const char *key, const char *bracket)
@@ -99,6 +116,12 @@ static void put_number(struct json_build *w, const char *key, const char *text, 
 {
     begin_value(w, key);
     put(w, text, (size_t)size);
+}
+
+void json_build_raw(struct json_build *w, const char *key, const char *json, size_t size)
+{
+    begin_value(w, key);
+    put(w, json, size);
 }
 
 void json_build_int(struct json_build *w, const char *key, int64_t x)
