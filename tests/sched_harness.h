@@ -22,6 +22,7 @@ struct harness_choice {
     size_t n;
     struct buffer text;
     const char *reason;
+    uint32_t stop;
 };
 
 struct harness_job {
@@ -110,6 +111,7 @@ static inline void harness_take(struct harness *h, const struct sched_event *e)
         struct harness_choice *c = &j->choices[e->ended.choice];
         assert_null(c->reason);
         c->reason = e->ended.reason;
+        c->stop = e->ended.stop;
     }
     if (e->kind < SCHED_DONE) return;
     j->over = true;

@@ -176,6 +176,7 @@ static zp_status tell_end(struct lane *l, struct choice *c, zp_err *err)
     struct sched_event e = event_of(c, SCHED_ENDED);
     e.ended.choice = c->index;
     e.ended.reason = c->g.reason;
+    e.ended.stop = (uint32_t)c->g.stream.stop_index;
     c->ended = true;
     c->job->n_ended++;
     l->n_sequences--;

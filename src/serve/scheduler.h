@@ -171,6 +171,7 @@ struct sched_event {
         struct {
             uint32_t choice;
             const char *reason; /* "stop" "length" "end" */
+            uint32_t stop;      /* of "stop": which of the job's stop strings */
         } ended;
         struct sched_usage usage; /* DONE, FAILED, CANCELLED */
         struct {

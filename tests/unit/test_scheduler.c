@@ -103,6 +103,25 @@ static void test_answers_are_those_of_a_generation_alone(void **state)
     close_all(&f);
 }
 
+static void test_end_names_the_stop_string(void **state)
+{
+    static const char *const stops[] = { "never there", "e", "neither" };
+    struct sched_job job = job_of(20, 200);
+    struct fixture f;
+    (void)state;
+    job.sampler = (zp_sampler_options){ .temperature = 1, .seed = 3 };
+    job.ignore_end = true;
+    open_all(&f, "llama", usual, (struct sched_options){ 0 }, false);
+    for (size_t first = 0; first < 2; first++) {
+        job.stop = stops + first, job.n_stop = 3 - first;
+        struct harness_job *j = harness_submit(f.h, job);
+        harness_finish(f.h);
+        assert_string_equal(j->choices[0].reason, "stop");
+        assert_int_equal(j->choices[0].stop, 1 - first);
+    }
+    close_all(&f);
+}
+
 /* What a job points to may go as soon as it is submitted. */
 static void test_jobs_are_copied(void **state)
 {
@@ -603,6 +622,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_are_those_of_a_generation_alone),
+        cmocka_unit_test(test_end_names_the_stop_string),
         cmocka_unit_test(test_jobs_are_copied),
         cmocka_unit_test(test_grammars_live_until_the_last_event),
         cmocka_unit_test(test_choices_share_their_prompt),
