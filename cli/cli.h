@@ -255,6 +255,7 @@ struct generation {
     zp_model *model;
     zp_engine *engine;
     zp_seq *seq;
+    zp_grammar *grammar; /* NULL: any text */
     zp_engine_options engine_options;
     zp_seq_options seq_options;
     zp_generate_options options;

@@ -18,6 +18,37 @@ static bool on_text(void *arg, const char *text, size_t size)
     return !interrupt_pending() && !ferror(stdout);
 }
 
+#define MAX_GRAMMAR ((size_t)1 << 20)
+
+/* A schema as it stands, or the file that holds it. */
+static zp_status read_schema(struct generation *g, struct text *out)
+{
+    const char *schema = cli_text(g->c, "json-schema");
+    if (schema[strspn(schema, " \t\r\n")] != '{')
+        return cli_read_file(g->c, schema, MAX_GRAMMAR, out);
+    text_append(out, schema, strlen(schema));
+    return ZP_OK;
+}
+
+/* What --json-schema or --grammar-file ask for. */
+static zp_status open_grammar(struct generation *g)
+{
+    struct cli *c = g->c;
+    const char *file = cli_text(c, "grammar-file");
+    struct text text = { 0 };
+    if (file == NULL && cli_text(c, "json-schema") == NULL)
+        return ZP_OK;
+    zp_status st =
+        file ? cli_read_file(c, file, MAX_GRAMMAR, &text) : read_schema(g, &text);
+    if (st == ZP_OK && file)
+        st = zp_grammar_open_gbnf(&g->grammar, g->model, text.data, text.size, &c->err);
+    else if (st == ZP_OK)
+        st = zp_grammar_open_schema(&g->grammar, g->model, text.data, text.size, &c->err);
+    g->options.sampler.grammar = g->grammar;
+    text_free(&text);
+    return st;
+}
+
 static zp_status fill(struct generation *g)
 {
     struct cli *c = g->c;
@@ -32,6 +63,8 @@ static zp_status fill(struct generation *g)
         if (stop->texts[i][0] == '\0')
             return cli_usage(c, "--stop: an empty text would end every answer at once");
     }
+    if (cli_text(c, "json-schema") != NULL && cli_text(c, "grammar-file") != NULL)
+        return cli_usage(c, "--json-schema and --grammar-file exclude each other");
     CLI_TRY(cli_engine_options(c, &g->engine_options));
     CLI_TRY(cli_mode(c, &g->seq_options.mode));
     CLI_TRY(cli_sampler_options(c, &g->options.sampler));
@@ -41,7 +74,8 @@ static zp_status fill(struct generation *g)
     g->options.n_stop = stop->n;
     g->options.on_text = on_text;
     g->options.arg = g;
-    return cli_open_model(c, &g->model);
+    CLI_TRY(cli_open_model(c, &g->model));
+    return open_grammar(g);
 }
 
 zp_status generation_open(struct generation *g, struct cli *c)
@@ -80,9 +114,11 @@ void generation_close(struct generation *g)
 {
     zp_seq_close(g->seq);
     zp_engine_close(g->engine);
+    zp_grammar_close(g->grammar);
     zp_model_close(g->model);
     g->seq = NULL;
     g->engine = NULL;
+    g->grammar = NULL;
     g->model = NULL;
 }
 

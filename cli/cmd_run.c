@@ -150,6 +150,9 @@ zp_status cmd_run(struct cli *c)
         return cli_usage(c, "--system belongs to --chat");
     if (cli_flag(c, "prompt-cache-ro") && cli_text(c, "prompt-cache") == NULL)
         return cli_usage(c, "--prompt-cache-ro belongs to --prompt-cache FILE");
+    if (cli_flag(c, "ignore-eos") && (cli_text(c, "json-schema") || cli_text(c, "grammar-file")))
+        return cli_usage(c, "--ignore-eos goes beyond the end of a text: leave it out beside "
+                            "--json-schema and --grammar-file");
     if (cli_text(c, "prompt-cache") != NULL && cli_given(c, "parallel"))
         return cli_usage(c, "--prompt-cache holds one prompt: leave --parallel out");
     if (!cli_flag(c, "prompt-cache-ro"))

@@ -27,6 +27,12 @@
     "A context longer than the length the file has evidence for (after evaporate or "     \
     "verify), or else longer than the model was trained for, is allowed; one note on "    \
     "stderr says so."
+/* The same of answers by a schema or grammar. */
+#define GRAMMAR_RULE                                                                      \
+    "--json-schema, --grammar-file: of each next token only those are drawn with which a "\
+    "text of the schema or grammar can go on, and the answer ends where it is whole. Say " \
+    "in the prompt what form is wanted, too: the model does not see the schema. "          \
+    "docs/SCHEMAS.md says what is taken of JSON Schema.\n\n"
 #define MODEL                                                                             \
     PATH("model", "-m", "MODEL",                                                          \
          "model: a GGUF file (the first part of a split one) or a Hugging Face folder",   \
@@ -91,6 +97,12 @@
         "seed of the draws; -1: a new one each time, which is printed"),                  \
     LIST("stop", "TEXT",                                                                  \
          "end when TEXT appears (it is not shown); may be given up to 64 times")
+#define GRAMMAR                                                                           \
+    TEXT("json-schema", "SCHEMA",                                                         \
+         "the answer is JSON valid by this JSON Schema: its text ({...}), or a file that " \
+         "holds it", .abbr = "-j"),                                                       \
+    PATH("grammar-file", NULL, "FILE",                                                    \
+         "the answer is a text of the grammar in FILE, in llama.cpp's notation (GBNF)")
 #define WINDOW_SEED                                                                                \
     INT("seed", "N", 0, 9e18, "1",                                                                 \
         "with --local: seed of the retrieval prompts that rank heads (0: the default); with "      \
@@ -209,6 +221,7 @@ static const struct cli_option run_options[] = {
     FLAG("chat", "put the prompt into the chat template as a user message"),
     TEXT("system", "TEXT", "with --chat: the system message"),
     SAMPLING,
+    GRAMMAR,
     DRAFT,
     FLAG("ignore-eos", "go on after an end token"),
     PARALLEL("each line of the input is a prompt of its own; N of them are computed at a time, "
@@ -233,6 +246,9 @@ static const struct cli_example run_examples[] = {
       "text, ids and timings as JSON" },
     { "zerope run model.gguf --chat -f questions.txt -np 16 --json >answers.json",
       "an answer to each line" },
+    { "zerope run model.gguf --chat -p 'Bob is 7.' -j '{\"properties\": {\"age\": {\"type\": "
+      "\"integer\"}}, \"required\": [\"age\"]}'",
+      "an answer of a given form" },
     { "zerope run model.gguf -f book.txt -c 32k -ctk q8 --prompt-cache book.kv",
       "the second time, the book is read in a moment" },
 };
@@ -243,6 +259,7 @@ static const struct cli_option chat_options[] = {
     PREDICT("-1", "tokens of an answer at most; -1: until the context is full"),
     CTX(NULL, "context length; default: 4096, at most the model's"),
     SAMPLING,
+    GRAMMAR,
     DRAFT,
     MODE,
     ENGINE,
@@ -703,11 +720,12 @@ const struct cli_command cli_commands[] = {
                 "are empty or hold only blanks are passed over). Answers come in the order of "
                 "the lines, each what the line alone gives; a beginning that a line before had "
                 "too is not computed again, as far as it fills tiles of 64 tokens. "
-                "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n"
-                "reason: what ended an answer: end (the model), stop (--stop), length, or "
-                "interrupted (Ctrl-C). Ctrl-C or a failure ends all of --parallel: the answers "
-                "that had ended are shown, also behind lines that had not, and the JSON document "
-                "has interrupted (true) or error {code,exit,message} besides.\n\n" LENGTH_RULE,
+                "--json: answers[{line,text,ids,reason,n_prompt,n_reused}].\n\n" GRAMMAR_RULE
+                "reason: what ended an answer: end (the model or the grammar), stop (--stop), "
+                "length, or interrupted (Ctrl-C). Ctrl-C or a failure ends all of --parallel: "
+                "the answers that had ended are shown, also behind lines that had not, and the "
+                "JSON document has interrupted (true) or error {code,exit,message} besides.\n\n"
+                LENGTH_RULE,
             .fields = "text ids reason n_prompt timings{}"),
     COMMAND(chat, "talk to a chat model", OPTIONS(chat),
             .about =
@@ -716,7 +734,7 @@ const struct cli_command cli_commands[] = {
                 "/ are refused. A line that does not fit into the context any more is "
                 "refused too, and the conversation goes on; when the input is no terminal, "
                 "the exit code tells in the end. What earlier turns "
-                "computed is reused.\n\n" LENGTH_RULE,
+                "computed is reused.\n\n" GRAMMAR_RULE LENGTH_RULE,
             .fields = "messages[] timings{}"),
     COMMAND(ppl, "perplexity, and the distance to another model", OPTIONS(ppl),
             .about = "Cuts the text into windows and scores the second half of each. With --base "

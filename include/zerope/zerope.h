@@ -38,6 +38,7 @@ typedef struct zp_model zp_model;
 typedef struct zp_engine zp_engine;
 typedef struct zp_seq zp_seq;
 typedef struct zp_sampler zp_sampler;
+typedef struct zp_grammar zp_grammar;
 
 /* Progress of a long call: done of total units of `what`. Return false to stop it: the call then
  * fails with ZP_INTERRUPTED and keeps nothing half-done. */
@@ -252,6 +253,21 @@ typedef struct zp_item {
 ZP_API zp_status zp_engine_run(zp_engine *e, const zp_item *items, size_t n_items, float *logits,
                                size_t rows_room, const zp_progress *progress, zp_err *err);
 
+/* ---- grammars -------------------------------------------------------------------------------- */
+/* Which texts a model may give: of the next tokens only those are drawn with which such a text goes
+ * on; it ends with an end token, where it is whole. One grammar serves any number of samplers and
+ * threads; it must be closed after them and before its model. The model needs a tokenizer. */
+/* JSON valid by a JSON Schema: docs/SCHEMAS.md says which. ZP_BAD_INPUT: no schema, or one that
+ * nothing satisfies; ZP_UNSUPPORTED names the keyword and its place. */
+ZP_API zp_status zp_grammar_open_schema(zp_grammar **out, const zp_model *m, const char *schema,
+                                        size_t size, zp_err *err);
+/* Any JSON object. */
+ZP_API zp_status zp_grammar_open_json(zp_grammar **out, const zp_model *m, zp_err *err);
+/* llama.cpp's notation (GBNF): root ::= "yes" | "no". ZP_BAD_INPUT names line and column. */
+ZP_API zp_status zp_grammar_open_gbnf(zp_grammar **out, const zp_model *m, const char *grammar,
+                                      size_t size, zp_err *err);
+ZP_API void zp_grammar_close(zp_grammar *g);
+
 /* ---- sampling -------------------------------------------------------------------------------- */
 typedef struct zp_bias {
     int32_t id;
@@ -266,14 +282,17 @@ typedef struct zp_sampler_options {
     uint64_t seed; /* draw i is a function of (seed, i) */
     const zp_bias *bias;
     size_t n_bias;
+    zp_grammar *grammar; /* of the same model, to be closed after the sampler; NULL: none */
 } zp_sampler_options;
 ZP_API zp_status zp_sampler_open(zp_sampler **out, const zp_model *m,
                                  const zp_sampler_options *options, zp_err *err);
 ZP_API void zp_sampler_close(zp_sampler *s);
-/* history: the sequence's ids so far (for penalties); index: number of the draw. Non-finite logits
- * fail. */
+/* history: the sequence's ids so far (for penalties); index: number of the draw. ZP_RUN: logits
+ * that are not finite; ZP_BAD_INPUT: bias and grammar leave no token to draw. */
 ZP_API zp_status zp_sampler_draw(zp_sampler *s, const float *logits, const int32_t *history,
                                  size_t n_history, uint64_t index, int32_t *id, zp_err *err);
+/* With a grammar: the drawn token is taken, draws from now on are of what follows it. */
+ZP_API zp_status zp_sampler_accept(zp_sampler *s, int32_t id, zp_err *err);
 
 #define ZP_STOPS_MAX 64
 

@@ -392,6 +392,12 @@ json_t *json_tree_put(json_t *object, const char *key, json_t *value)
     return kept(object, json_object_set_new(object, key, value));
 }
 
+json_t *json_tree_copy(const json_t *object)
+{
+    json_t *copy = json_object();
+    return copy == NULL ? NULL : kept(copy, json_object_update(copy, (json_t *)object));
+}
+
 json_t *json_tree_real(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();

@@ -20,6 +20,9 @@ zp_status json_tree_read(const char *text, size_t size, const char *name, zp_sta
  *     if (!json_pack("{s:o}", "list", list)) no memory at any of these places */
 json_t *json_tree_add(json_t *list, json_t *item);
 json_t *json_tree_put(json_t *object, const char *key, json_t *value);
+/* An object with the same members (jansson's json_copy leaves out those it has no memory for).
+ * NULL: no memory. */
+json_t *json_tree_copy(const json_t *object);
 /* Values whatever the number or the bytes are: null where x is not finite, U+FFFD in place of bytes
  * that are not UTF-8 (paths are bytes). NULL: no memory. */
 json_t *json_tree_real(double x);

@@ -58,3 +58,12 @@ int numtext_printf(char *out, size_t size, const char *fmt, ...)
     va_end(args);
     return wanted;
 }
+
+const char *numtext_shortest(double x, struct numtext *room)
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        numtext_printf(room->text, sizeof room->text, "%.*g", digits, x);
+        if (numtext_double(room->text, NULL) == x) break;
+    }
+    return room->text;
+}

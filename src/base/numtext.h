@@ -14,6 +14,9 @@ double numtext_double(const char *text, char **end);
 float numtext_float(const char *text, char **end);
 int numtext_printf(char *out, size_t size, const char *fmt, ...) ZP_PRINTF(3, 4);
 int numtext_vprintf(char *out, size_t size, const char *fmt, va_list args) ZP_PRINTF(3, 0);
+/* The shortest of %.15g, %.16g, %.17g that gives the same double back: "0.1", "1e+30", "inf". */
+struct numtext { char text[32]; };
+const char *numtext_shortest(double x, struct numtext *room);
 
 /* For libraries that print: the calling thread is in the C locale until it gives back what it had.
  *     locale_t had = numtext_enter();

@@ -443,11 +443,16 @@ double os_cpu_seconds(void)
     return seconds_of(t);
 }
 
-double os_seconds_since(int64_t moment)
+int64_t os_unix_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    return 1e-9 * (double)(nanoseconds(t) - moment);
+    return nanoseconds(t);
+}
+
+double os_seconds_since(int64_t moment)
+{
+    return 1e-9 * (double)(os_unix_now() - moment);
 }
 
 uint64_t os_page_faults(void)
@@ -492,6 +497,46 @@ uint64_t os_rss_bytes(void)
     char *end;
     (void)strtoull(text, &end, 10);
     return strtoull(end, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t os_virtual_bytes(void)
+{
+    char text[128];
+    if (!read_small("/proc/self/statm", text, sizeof text)) return 0;
+    return strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void count_entry(void *arg, const char *name)
+{
+    if (name[0] != '.') ++*(uint64_t *)arg;
+}
+
+uint64_t os_open_files(void)
+{
+    uint64_t n = 0;
+    if (os_each_entry("/proc/self/fd", count_entry, &n, NULL) != ZP_OK) return 0;
+    return n - 1; /* without the one that reads the folder */
+}
+
+uint64_t os_most_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+    return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)limit.rlim_cur;
+}
+
+/* Field 22 of /proc/self/stat: clock ticks from boot to start. Field 2 is a name in brackets that
+ * may hold blanks and brackets. */
+double os_start_seconds(void)
+{
+    char text[4096];
+    struct timespec t;
+    if (!read_small("/proc/self/stat", text, sizeof text)) return 0;
+    const char *field = strrchr(text, ')');
+    for (int i = 2; i < 22 && field != NULL; i++) field = strchr(field + 1, ' ');
+    if (field == NULL || clock_gettime(CLOCK_BOOTTIME, &t) != 0) return 0;
+    double ticks = (double)strtoull(field, NULL, 10), hz = (double)sysconf(_SC_CLK_TCK);
+    return 1e-9 * (double)os_unix_now() - (seconds_of(t) - ticks / hz);
 }
 
 uint64_t os_peak_rss_bytes(void)

@@ -1,4 +1,4 @@
-/* os.h: files, mappings, clock, processors. With pool.c the only user of POSIX. */
+/* os.h: files, mappings, clock, processors. With pool.c and lock.h the only user of POSIX. */
 #ifndef BASE_OS_H
 #define BASE_OS_H
 
@@ -116,10 +116,15 @@ zp_status os_write_file(const char *path, const void *data, size_t size, zp_err 
 
 double os_now(void);                         /* seconds, monotonic */
 double os_seconds_since(int64_t moment);     /* wall clock; moment: nanoseconds since 1970 */
+int64_t os_unix_now(void);                   /* wall clock, nanoseconds since 1970 */
 double os_cpu_seconds(void);                 /* user + system time of the process */
 uint64_t os_page_faults(void);               /* of the process, without those that read a disk */
 uint64_t os_rss_bytes(void);
 uint64_t os_peak_rss_bytes(void);
+uint64_t os_virtual_bytes(void);
+uint64_t os_open_files(void);                /* descriptors of the process */
+uint64_t os_most_files(void);                /* it may have; UINT64_MAX: no limit */
+double os_start_seconds(void);               /* when the process began, since 1970; 0: unknown */
 uint64_t os_memory_available(void);          /* bytes, cgroup limit respected */
 uint32_t os_cpu_count(void);                 /* processors this process may run on */
 uint32_t os_core_count(void);                /* cores among them: hardware threads counted once */

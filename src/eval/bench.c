@@ -15,7 +15,7 @@
 #include "eval/standin.h"
 #include "model/doctor.h"
 #include "model/engine.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 
 enum { MOST_VALUES = 256, MOST_BATCH = 65535, MOST_REPETITIONS = 10000 };
 enum { MOST_POSITIONS = 1 << 24, SEED = 1 };

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "model/sample.h"
 
 enum { CHUNK = 256, ROWS = 32 };

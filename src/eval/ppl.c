@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/os.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 
 enum { DEFAULT_CTX = 1024, LEAST_CTX = 16, PROBE_BYTES = 1 << 16 };
 

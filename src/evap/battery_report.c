@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "evap/battery.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 
 enum { DIGITS = 7 };
 

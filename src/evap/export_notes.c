@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/os.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 
 static bool is_stock(const struct export_job *j)
 {

@@ -15,7 +15,7 @@
 #include "evap/heldwin.h"
 #include "evap/trial.h"
 #include "model/gguf_write.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 
 enum { WINDOWS = 16, MOST_BUCKETS = 8, TIMES = 8, SEQUENCES = 4 };
 static const double MOST_C = 1, WIDTH = 0.01;

@@ -9,30 +9,34 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "model/sample.h"
 #include "model/textstream.h"
 
 enum { NGRAM = 4 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zp_status check(const struct gen *g, zp_err *err)
+zp_status gen_check(const struct zp_engine *e, size_t held, const int32_t *prompt, size_t n_prompt,
+                    const zp_generate_options *o, zp_err *err)
 {
-    uint32_t n_ctx = g->seq->engine->options.n_ctx, held = zp_seq_length(g->seq);
-    size_t n_prompt = g->n_prompt, n_vocab = g->seq->engine->model->h.n_vocab;
+    size_t n_ctx = e->options.n_ctx, n_vocab = e->model->h.n_vocab;
     ZP_FAIL_IF(n_prompt == 0, err, ZP_BAD_INPUT,
                "the prompt is empty: at least one token is needed to predict from");
-    ZP_FAIL_IF(!g->prompt, err, ZP_USAGE, "the ids of the prompt are missing");
-    ZP_FAIL_IF(n_prompt >= n_ctx || held + n_prompt >= n_ctx, err, ZP_BAD_INPUT,
-               "the prompt of %zu tokens%s does not fit into the context of %u positions with room "
-               "for an answer; raise --ctx-size",
-               held + n_prompt, held ? " (with those the sequence holds)" : "", n_ctx);
+    ZP_FAIL_IF(!prompt, err, ZP_USAGE, "the ids of the prompt are missing");
+    ZP_FAIL_IF(
+        n_prompt >= n_ctx || held + n_prompt >= n_ctx, err, ZP_BAD_INPUT,
+        "the prompt of %zu tokens%s does not fit into the context of %zu positions with room "
+        "for an answer; raise --ctx-size",
+        held + n_prompt, held ? " (with those the sequence holds)" : "", n_ctx);
     for (size_t i = 0; i < n_prompt; i++)
-        ZP_FAIL_IF(g->prompt[i] < 0 || (size_t)g->prompt[i] >= n_vocab, err, ZP_BAD_INPUT,
-                   "id %d at %zu of the prompt is outside the vocabulary of %zu", g->prompt[i], i,
+        ZP_FAIL_IF(prompt[i] < 0 || (size_t)prompt[i] >= n_vocab, err, ZP_BAD_INPUT,
+                   "id %d at %zu of the prompt is outside the vocabulary of %zu", prompt[i], i,
                    n_vocab);
-    ZP_FAIL_IF(g->o->n_draft > GEN_MOST_DRAFT, err, ZP_USAGE, "drafts of %u tokens; at most %d",
-               g->o->n_draft, GEN_MOST_DRAFT);
-    ZP_FAIL_IF(g->o->n_stop && !g->seq->engine->model->tokenizer, err, ZP_BAD_INPUT,
+    ZP_FAIL_IF(o->n_draft > GEN_MOST_DRAFT, err, ZP_USAGE, "drafts of %u tokens; at most %d",
+               o->n_draft, GEN_MOST_DRAFT);
+    ZP_FAIL_IF(o->sampler.grammar && o->ignore_end, err, ZP_USAGE,
+               "ignore_end does not go with a grammar: nothing follows the end of its text");
+    ZP_FAIL_IF(o->n_stop && !e->model->tokenizer, err, ZP_BAD_INPUT,
                "stop strings need a tokenizer, and the model has none");
     return ZP_OK;
 }
@@ -52,7 +56,7 @@ static zp_status open_text(struct gen *g, zp_err *err)
 static zp_status take_prefix(struct gen *g, zp_err *err)
 {
     size_t n;
-    if (g->n_reused > 0) return ZP_OK;
+    if (g->n_reused > 0 || g->no_reuse) return ZP_OK;
     ZP_TRY(zp_seq_reuse(g->seq, g->prompt, g->n_prompt, &n, err));
     g->prompt += n;
     g->n_prompt -= n;
@@ -65,8 +69,8 @@ zp_status gen_open(struct gen *g, zp_err *err)
     const zp_generate_options *o = g->o;
     const struct zp_engine *e = g->seq->engine;
     g->begin = os_now();
-    ZP_TRY(check(g, err));
     g->n_reused = zp_seq_length(g->seq);
+    ZP_TRY(gen_check(e, g->n_reused, g->prompt, g->n_prompt, o, err));
     g->at = (uint32_t)(g->n_reused + g->n_prompt);
     size_t room = e->options.n_ctx - g->at + 1, before = o->history ? o->n_history : 0;
     g->most = o->n_predict && o->n_predict < room ? o->n_predict : room;
@@ -136,15 +140,18 @@ static size_t room_for_guesses(const struct gen *g)
 
 /* ---- one run after another ------------------------------------------------------------------- */
 
-static zp_item item_of(const struct gen *g)
+zp_item gen_item(const struct gen *g)
 {
-    if (g->n_run == 0) return (zp_item){ g->seq, g->prompt, g->n_prompt, ZP_WANT_LAST };
-    return (zp_item){ g->seq, g->run, g->n_run, ZP_WANT_ALL };
+    if (g->n_run) return (zp_item){ g->seq, g->run, g->n_run, ZP_WANT_ALL };
+    size_t left = g->n_prompt - g->n_done, n = g->chunk && g->chunk < left ? g->chunk : left;
+    zp_want want = g->all_rows ? ZP_WANT_ALL : n == left ? ZP_WANT_LAST : ZP_WANT_NONE;
+    return (zp_item){ g->seq, g->prompt + g->n_done, n, want };
 }
 
 size_t gen_rows(const struct gen *g)
 {
-    return g->n_run ? g->n_run : 1;
+    zp_item item = gen_item(g);
+    return item.want == ZP_WANT_ALL ? item.n : item.want == ZP_WANT_LAST;
 }
 
 /* Draws, shows and remembers one token from a row of logits. */
@@ -156,7 +163,9 @@ static zp_status draw(struct gen *g, const float *row, int32_t *id, zp_err *err)
         return ZP_OK;
     }
     g->ids[g->n_ids++] = g->history[g->n_history++] = *id;
+    ZP_TRY(zp_sampler_accept(g->sampler, *id, err));
     ZP_TRY(show(g, *id, err));
+    if (!g->reason && sample_is_over(g->sampler)) g->reason = "end";
     if (!g->reason && g->n_ids == g->most) g->reason = "length";
     return ZP_OK;
 }
@@ -177,11 +186,10 @@ static zp_status finish(struct gen *g, zp_err *err)
 
 /* Draws from the rows of its run as long as they hold, and says what to compute next, or why
  * it has ended. */
-static zp_status take(struct gen *g, const float *rows, zp_err *err)
+static zp_status draw_all(struct gen *g, const float *rows, size_t n_rows, zp_err *err)
 {
-    size_t n_rows = gen_rows(g), n_vocab = g->seq->engine->model->h.n_vocab;
+    size_t n_vocab = g->seq->engine->model->h.n_vocab;
     int32_t id;
-    if (g->n_run == 0) g->first = os_now();
     for (size_t row = 0;; row++, g->at++) {
         ZP_TRY(draw(g, rows + row * n_vocab, &id, err));
         if (g->reason) return finish(g, err);
@@ -197,16 +205,26 @@ static zp_status take(struct gen *g, const float *rows, zp_err *err)
     return ZP_OK;
 }
 
+zp_status gen_take(struct gen *g, const float *rows, zp_err *err)
+{
+    size_t n_rows = gen_rows(g);
+    if (g->n_run) return draw_all(g, rows, n_rows, err);
+    g->n_done += gen_item(g).n;
+    if (g->n_done < g->n_prompt) return ZP_OK;
+    g->first = os_now();
+    return draw_all(g, rows + (n_rows - 1) * g->seq->engine->model->h.n_vocab, 1, err);
+}
+
 zp_status gen_step(struct zp_engine *e, struct gen *const *g, size_t n, zp_item *items,
                    float *logits, const zp_progress *progress, size_t *failed, zp_err *err)
 {
     size_t n_rows = 0;
     *failed = n;
-    for (size_t i = 0; i < n; i++) items[i] = item_of(g[i]), n_rows += gen_rows(g[i]);
+    for (size_t i = 0; i < n; i++) items[i] = gen_item(g[i]), n_rows += gen_rows(g[i]);
     ZP_TRY(zp_engine_run(e, items, n, logits, n_rows, progress, err));
     for (size_t i = 0; i < n; i++) {
         size_t taken = gen_rows(g[i]);
-        zp_status status = take(g[i], logits, err);
+        zp_status status = gen_take(g[i], logits, err);
         if (status != ZP_OK) *failed = i;
         ZP_TRY(status);
         logits += taken * e->model->h.n_vocab;

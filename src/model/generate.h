@@ -13,12 +13,17 @@
 
 enum { GEN_MOST_DRAFT = 32 };
 
-/* One generation on its way. The caller sets seq, o, prompt and n_prompt, the rest being zero. */
+/* One generation on its way. The caller sets seq, o, prompt and n_prompt, and what else it wants of
+ * the next three; the rest being zero. */
 struct gen {
     zp_seq *seq;
     const zp_generate_options *o;
     const int32_t *prompt;
     size_t n_prompt, n_reused;
+    size_t chunk;  /* most tokens of the prompt in its next run; 0: all that are left */
+    bool no_reuse; /* takes nothing over from the prefix cache */
+    bool all_rows; /* logits of every token of the prompt */
+    size_t n_done; /* tokens of the prompt that are computed */
     zp_sampler *sampler;
     uint32_t at;                 /* position of the next draw */
     /* what is computed next: a drawn token and guesses behind it */
@@ -36,11 +41,19 @@ struct gen {
     double begin, first; /* seconds: when it began, and when the prompt was computed */
 };
 
+/* What can be refused before a sequence that holds `held` tokens takes the prompt. */
+zp_status gen_check(const struct zp_engine *e, size_t held, const int32_t *prompt, size_t n_prompt,
+                    const zp_generate_options *o, zp_err *err);
 zp_status gen_open(struct gen *g, zp_err *err);
 /* Accepts what gen_open left half-built. */
 void gen_close(struct gen *g);
-/* Rows of logits that its next run gives: 1, or 1 + its guesses. */
+/* What it has the engine compute next, and how many rows of logits that gives: none inside of a
+ * prompt, else 1, or 1 + its guesses; with all_rows one a token of the prompt. */
+zp_item gen_item(const struct gen *g);
 size_t gen_rows(const struct gen *g);
+/* That was computed: goes on in the prompt, or draws and says what to compute next, or sets why it
+ * has ended. rows: (gen_rows, n_vocab). */
+zp_status gen_take(struct gen *g, const float *rows, zp_err *err);
 /* One run of the engine for n generations that have not ended, each of a sequence of its own.
  * items: (n); logits: (sum of gen_rows, n_vocab). Those that end have their reason set.
  * *failed: the one a failure is of; n where it is of the run. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "model/pretok.h"
 
 #define KEY(name) "tokenizer.ggml." name

@@ -4,7 +4,7 @@
 #define MODEL_INSPECT_H
 
 #include "kern/kern.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "model/model.h"
 
 /* Members closed_gates [[layer, kv, pair]], local_heads [[layer, kv, reach]] and sinks, as plans

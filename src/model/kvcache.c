@@ -212,26 +212,6 @@ static size_t count_held(const struct kv_table *t, const struct kvcache *c, uint
     return held;
 }
 
-size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n)
-{
-    size_t total = 0;
-    uint32_t tiles = (t->length + n + KERN_TILE - 1) / KERN_TILE; /* none is held past them */
-    for (uint32_t h = 0; h < c->n_heads; h++) {
-        size_t held = count_held(t, c, h, tiles);
-        size_t most = head_pages(c->position, h, (size_t)t->length + n, c->micro_batch);
-        total += most > held ? most - held : 0;
-    }
-    return total;
-}
-
-size_t kv_table_open_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n)
-{
-    size_t total = 0;
-    for (uint32_t h = 0; c->form == KV_Q8 && n && h < c->n_heads; h++)
-        total += pagepool_needs_page(&c->open, t->open[h]);
-    return total;
-}
-
 /* Tiles whose pages are written when positions [length, length + n) are: all that are touched, or,
  * of an 8-bit cache, those that become full. */
 struct tile_range {
@@ -243,6 +223,40 @@ static struct tile_range tiles_written(const struct kv_table *t, const struct kv
 {
     uint32_t last = t->length + n + (c->form == KV_Q8 ? 0 : KERN_TILE - 1);
     return (struct tile_range){ t->length / KERN_TILE, last / KERN_TILE };
+}
+
+/* Pages that writing to those tiles takes. */
+static size_t count_fresh(const struct kv_table *t, const struct kvcache *c, uint32_t head,
+                          struct tile_range tiles)
+{
+    size_t n = 0;
+    for (uint32_t i = tiles.begin; i < tiles.end; i++)
+        n += pagepool_needs_page(&c->pages, t->k[kv_table_at(t, head, i)]);
+    return n;
+}
+
+/* A windowed head takes one for each tile it writes, or, where it gives others back meanwhile, as
+ * many as it may hold. */
+size_t kv_table_pages_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n)
+{
+    size_t total = 0;
+    uint32_t tiles = (t->length + n + KERN_TILE - 1) / KERN_TILE; /* none is held past them */
+    for (uint32_t h = 0; h < c->n_heads; h++) {
+        size_t held = count_held(t, c, h, tiles),
+               fresh = count_fresh(t, c, h, tiles_written(t, c, n));
+        size_t most = head_pages(c->position, h, (size_t)t->length + n, c->micro_batch);
+        size_t more = most > held ? most - held : 0;
+        total += more < fresh ? more : fresh;
+    }
+    return total;
+}
+
+size_t kv_table_open_wanted(const struct kv_table *t, const struct kvcache *c, uint32_t n)
+{
+    size_t total = 0;
+    for (uint32_t h = 0; c->form == KV_Q8 && n && h < c->n_heads; h++)
+        total += pagepool_needs_page(&c->open, t->open[h]);
+    return total;
 }
 
 /* Whether a tile stays, or has been, partly full. */
@@ -291,8 +305,7 @@ zp_status kv_table_reserve(struct kv_table *t, struct kvcache *c, uint32_t n, ui
     bool open = is_open(t, c, n);
     size_t need = 0, need_open = 0;
     for (uint32_t h = head_begin; h < head_end; h++) {
-        for (uint32_t i = tiles.begin; i < tiles.end; i++)
-            need += pagepool_needs_page(&c->pages, t->k[kv_table_at(t, h, i)]);
+        need += count_fresh(t, c, h, tiles);
         need_open += open && pagepool_needs_page(&c->open, t->open[h]);
     }
     ZP_TRY(pagepool_check(&c->pages, need, err));

@@ -84,9 +84,12 @@ static void write_levels(struct json_build *w)
 
 static void write_features(struct json_build *w)
 {
-    bool cairo = false;
+    bool cairo = false, serve = false;
 #if defined(ZEROPE_HAVE_CAIRO)
     cairo = true;
+#endif
+#if defined(ZEROPE_HAVE_SERVE)
+    serve = true;
 #endif
     json_build_object(w, NULL);
     json_build_text(w, "version", ZEROPE_VERSION);
@@ -95,6 +98,7 @@ static void write_features(struct json_build *w)
     write_levels(w);
     json_build_object(w, "features");
     json_build_bool(w, "png_pictures", cairo);
+    json_build_bool(w, "server", serve);
     json_build_bool(w, "address_sanitizer", ZP_ASAN != 0);
     json_build_object_end(w);
     json_build_object_end(w);

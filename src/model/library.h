@@ -3,7 +3,7 @@
 #ifndef MODEL_LIBRARY_H
 #define MODEL_LIBRARY_H
 
-#include "model/json_build.h"
+#include "base/json_build.h"
 
 /* Member "libraries": name -> version in use. */
 void library_write_versions(struct json_build *w);

@@ -155,6 +155,7 @@ void zp_model_close(zp_model *m)
 {
     if (!m) return;
     template_close(m->template);
+    tokentrie_close(atomic_load(&m->trie));
     tokenizer_close(m->tokenizer);
     arena_free(&m->arena);
     gguf_close(&m->gguf);

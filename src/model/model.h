@@ -11,6 +11,7 @@
 #include "model/structhead.h"
 #include "model/template.h"
 #include "model/tokenizer.h"
+#include "model/tokentrie.h"
 
 struct zp_model {
     struct gguf gguf;
@@ -22,6 +23,7 @@ struct zp_model {
         *tokenizer; /* NULL: the file has none, or tokenizer_error says why it cannot be used */
     zp_err tokenizer_error;
     char *template_text;       /* source of the chat template; NULL = none */
+    _Atomic(struct tokentrie *) trie; /* for grammars: made with the first one; NULL before */
     struct template *template; /* NULL: none, or template_error */
     zp_err template_error;
     char sha256_hex[65]; /* what zp_model_sha256 gives, once sha256_state says so */

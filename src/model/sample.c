@@ -1,6 +1,7 @@
 /* sample.c: from logits to the next token, and log-probabilities.
- * A draw is a pure function of (options, logits, history, seed, index): no state is kept between
- * calls, so a restored or forked sequence draws the same tokens.
+ * A draw is a pure function of (options, logits, history, seed, index) and, with a grammar, of the
+ * tokens accepted: no other state is kept between calls, so a restored or forked sequence draws the
+ * same tokens.
  * S1 between draws every entry of `counts` is 0.
  * S2 candidates are ordered by logit, then by id: what is cut off never depends on a sort's whims.
  * One thread at a time; open one for each sequence. */
@@ -12,6 +13,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/rng.h"
+#include "model/constrain.h"
 #include "model/model.h"
 
 #define SAMPLE_STREAM 0x73616d706c65u /* rng stream of draws */
@@ -28,6 +30,8 @@ struct zp_sampler {
     uint32_t *ids;    /* (n_vocab) candidates: a heap, behind it the best ones taken off it */
     uint32_t *counts; /* (n_vocab) times in the penalty window */
     double *weights;  /* (n_vocab) of the kept candidates */
+    struct automaton_place place; /* in o.grammar, if any */
+    uint64_t *allowed;            /* (a bit for each token) what it lets come next */
 };
 
 /* ---- logits --------------------------------------------------------------------------------- */
@@ -171,6 +175,12 @@ static zp_status fill(zp_sampler *s, const zp_sampler_options *options, zp_err *
     ZP_ALLOC(s->weights, MEM_SCRATCH, s->n_vocab, err, "the sampler's weights");
     ZP_ALLOC(s->counts, MEM_SCRATCH, s->n_vocab, err, "the sampler's counts");
     memset(s->counts, 0, s->n_vocab * sizeof *s->counts); // S1
+    if (s->o.grammar == NULL) return ZP_OK;
+    size_t n_words = constrain_words(s->o.grammar);
+    ZP_FAIL_IF(n_words != ((size_t)s->n_vocab + 63) / 64, err, ZP_USAGE,
+               "the grammar is of another vocabulary");
+    ZP_ALLOC(s->allowed, MEM_SCRATCH, n_words, err, "the sampler's grammar");
+    constrain_enter(s->o.grammar, &s->place);
     return ZP_OK;
 }
 
@@ -193,15 +203,32 @@ zp_status sample_open(zp_sampler **out, uint32_t n_vocab, const zp_sampler_optio
     return status;
 }
 
+static zp_status check_grammar(const zp_sampler_options *o, const zp_model *m, zp_err *err)
+{
+    ZP_FAIL_IF(o->grammar && constrain_model(o->grammar) != m, err, ZP_USAGE,
+               "the grammar was opened for another model");
+    return ZP_OK;
+}
+
 zp_status zp_sampler_open(zp_sampler **out, const zp_model *m, const zp_sampler_options *options,
                           zp_err *err)
 {
+    *out = NULL;
+    if (options) ZP_TRY(check_grammar(options, m, err));
     return sample_open(out, m->h.n_vocab, options, err);
+}
+
+zp_status sample_check(const zp_sampler_options *o, const zp_model *m, zp_err *err)
+{
+    ZP_TRY(check_grammar(o, m, err));
+    return check_options(o, m->h.n_vocab, err);
 }
 
 void zp_sampler_close(zp_sampler *s)
 {
     if (s == NULL) return;
+    if (s->allowed) constrain_leave(s->o.grammar, &s->place);
+    mem_free(s->allowed);
     mem_free(s->bias);
     mem_free(s->logits);
     mem_free(s->ids);
@@ -256,6 +283,19 @@ static void sift_down(const float *logits, uint32_t *heap, uint32_t n, uint32_t 
     heap[at] = moved;
 }
 
+/* What the grammar does not let come next is as if banned. */
+static zp_status apply_grammar(zp_sampler *s, zp_err *err)
+{
+    ZP_TRY(constrain_mask(s->o.grammar, &s->place, s->allowed, err));
+    for (uint32_t i = 0; i < s->n_vocab; i += 64) {
+        uint64_t bits = s->allowed[i / 64];
+        uint32_t n = s->n_vocab - i < 64 ? s->n_vocab - i : 64;
+        for (uint32_t k = 0; k < n && bits != UINT64_MAX; k++)
+            if (!(bits >> k & 1)) s->logits[i + k] = -INFINITY;
+    }
+    return ZP_OK;
+}
+
 /* A bias of -inf bans a token; anything else must have stayed finite. */
 static zp_status check_changed(const zp_sampler *s, zp_err *err)
 {
@@ -265,8 +305,19 @@ static zp_status check_changed(const zp_sampler *s, zp_err *err)
         any |= ((bits & 0x7f800000u) == 0x7f800000u) & (bits != 0xff800000u);
     }
     ZP_FAIL_IF(any, err, ZP_RUN, "bias or penalties make a logit too large for a number");
-    ZP_FAIL_IF(s->logits[sample_best(s->logits, s->n_vocab)] == -INFINITY, err, ZP_RUN,
-               "the logit bias bans all %u tokens: none is left to draw", s->n_vocab);
+    return ZP_OK;
+}
+
+static zp_status check_left(const zp_sampler *s, zp_err *err)
+{
+    bool left = s->logits[sample_best(s->logits, s->n_vocab)] != -INFINITY;
+    ZP_FAIL_IF(!left && s->o.grammar, err, ZP_BAD_INPUT,
+               "the grammar%s none of the %u tokens come next: %s",
+               s->o.n_bias ? " and the logit bias together let" : " lets", s->n_vocab,
+               s->o.n_bias ? "the bias bans those that the grammar allows"
+                           : "the vocabulary lacks the bytes that it asks for");
+    ZP_FAIL_IF(!left, err, ZP_BAD_INPUT, "the logit bias bans all %u tokens: none is left to draw",
+               s->n_vocab);
     return ZP_OK;
 }
 
@@ -385,7 +436,7 @@ zp_status zp_sampler_draw(zp_sampler *s, const float *logits, const int32_t *his
                           size_t n_history, uint64_t index, int32_t *id, zp_err *err)
 {
     const zp_sampler_options *o = &s->o;
-    bool changes = o->n_bias != 0 || has_penalties(o);
+    bool changes = o->n_bias != 0 || has_penalties(o) || o->grammar;
     ZP_TRY(sample_check_finite(logits, s->n_vocab, err));
     if (o->temperature == 0 && !changes) {
         *id = sample_best(logits, s->n_vocab);
@@ -395,6 +446,19 @@ zp_status zp_sampler_draw(zp_sampler *s, const float *logits, const int32_t *his
     for (size_t i = 0; i < o->n_bias; i++) s->logits[s->bias[i].id] += s->bias[i].value;
     if (has_penalties(o)) ZP_TRY(apply_penalties(s, history, n_history, err));
     if (changes) ZP_TRY(check_changed(s, err));
+    if (o->grammar) ZP_TRY(apply_grammar(s, err));
+    if (changes) ZP_TRY(check_left(s, err));
     *id = o->temperature == 0 ? sample_best(s->logits, s->n_vocab) : draw(s, index);
     return ZP_OK;
+}
+
+zp_status zp_sampler_accept(zp_sampler *s, int32_t id, zp_err *err)
+{
+    if (s->o.grammar == NULL) return ZP_OK;
+    return constrain_accept(s->o.grammar, &s->place, id, err);
+}
+
+bool sample_is_over(const zp_sampler *s)
+{
+    return s->o.grammar && constrain_is_over(s->o.grammar, &s->place);
 }

@@ -18,14 +18,15 @@ zp_status seq_check_mode(const struct zp_engine *e, zp_mode mode, zp_err *err)
     return ZP_OK;
 }
 
-static zp_status resolve_mode(const struct zp_engine *e, zp_mode asked, zp_mode *mode, zp_err *err)
+zp_status seq_resolve_mode(const struct zp_engine *e, zp_mode asked, uint64_t n, zp_mode *mode,
+                           zp_err *err)
 {
     const struct position *p = &e->model->position;
     ZP_FAIL_IF((int)asked < 0 || (int)asked > ZP_MODE_AUTO, err, ZP_USAGE,
                "position mode %d is unknown", (int)asked);
     *mode = asked == ZP_MODE_FULL ? p->mode_default : asked;
     if (*mode == ZP_MODE_AUTO) {
-        bool longer = p->auto_threshold != 0 && e->options.n_ctx > p->auto_threshold;
+        bool longer = p->auto_threshold != 0 && n > p->auto_threshold;
         *mode = !longer ? ZP_MODE_FULL : p->has_half ? ZP_MODE_HALF : ZP_MODE_ZERO;
     }
     return seq_check_mode(e, *mode, err);
@@ -62,7 +63,7 @@ zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options,
 {
     *out = NULL;
     zp_seq_options o = options ? *options : (zp_seq_options){ 0 };
-    ZP_TRY(resolve_mode(e, o.mode, &o.mode, err));
+    ZP_TRY(seq_resolve_mode(e, o.mode, e->options.n_ctx, &o.mode, err));
     return seq_open(out, e, &o, err);
 }
 

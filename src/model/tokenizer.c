@@ -229,6 +229,11 @@ const char *tokenizer_token_text(const struct tokenizer *t, int32_t id, size_t *
     return (const char *)vocab_get(&t->vocab, VOCAB_TEXT, (uint32_t)id, size);
 }
 
+const uint8_t *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *size)
+{
+    return vocab_get(&t->vocab, VOCAB_BYTES, (uint32_t)id, size);
+}
+
 enum token_kind tokenizer_token_kind(const struct tokenizer *t, int32_t id)
 {
     return (enum token_kind)t->vocab.tokens[id].kind;

@@ -66,6 +66,8 @@ const struct tokenizer_info *tokenizer_get_info(const struct tokenizer *t);
 /* Text as the file has it ("Ġthe", "▁the", "<0x0A>"); *size without the NUL that follows. id must
  * be in range. */
 const char *tokenizer_token_text(const struct tokenizer *t, int32_t id, size_t *size);
+/* What it stands for in a text, as tokenizer_decode_token shows it with DETOKENIZE_SPECIAL. */
+const uint8_t *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *size);
 enum token_kind tokenizer_token_kind(const struct tokenizer *t, int32_t id);
 float tokenizer_token_score(const struct tokenizer *t,
                             int32_t id); /* 0 where the kind has no scores */

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/hftensors.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "model/json_read.h"
 #include "model/safetensors_write.h"
 

@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #include "base/os.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "model/model.h"
 #include "train/bpetrain.h"
 #include "train/htmltext.h"

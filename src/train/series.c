@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "model/json_read.h"
 #include "model/json_write.h"
 #include "train/series_store.h"

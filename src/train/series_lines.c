@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "model/json_read.h"
 
 #define FILE_NAME "metrics.jsonl"

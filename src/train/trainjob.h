@@ -3,7 +3,7 @@
 #ifndef TRAIN_TRAINJOB_H
 #define TRAIN_TRAINJOB_H
 
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "train/adapterfile.h"
 #include "train/trainrun.h"
 

@@ -54,6 +54,13 @@ class Rules(unittest.TestCase):
                     "src/report/a.h:2", "report must not see model")
         self.expect({"src/kern/a.h": "/* a.h: a. */\n#include <zerope/zerope.h>\n"},
                     "src/kern/a.h:2", "kern must not see")
+        for layer in ("kern", "eval", "train"):
+            self.expect({"src/serve/a.h": '/* a.h: a. */\n#include "%s/b.h"\n' % layer},
+                        "src/serve/a.h:2", "serve must not see " + layer)
+        self.expect({"src/obs/a.h": '/* a.h: a. */\n#include "model/gguf.h"\n'},
+                    "src/obs/a.h:2", "obs must not see model")
+        self.expect({"src/model/a.h": '/* a.h: a. */\n#include "serve/http.h"\n'},
+                    "src/model/a.h:2", "model must not see serve")
 
     def test_programs_see_only_the_public_interface(self):
         for quoted in ('"base/mem.h"', "<base/mem.h>", '"../src/base/mem.h"'):

@@ -1,49 +1,17 @@
 /* test_engine.c: sequences of an engine: modes, forks, and what a run leaves behind. */
-#include "golden.h"
+#include "half_plan.h"
 
 #include "model/attend.h"
 #include "model/engine.h"
-#include "model/gguf_write.h"
 #include "in_folder.h"
 
 /* ---- modes ----------------------------------------------------------------------------------- */
-
-/* A small model with a plan of mode half, every third pair of each head: its default, without
- * evidence, while `zero` has some. */
-static zp_model *open_with_half_plan(void)
-{
-    enum { MOST = 64 };
-    struct gguf g;
-    struct gguf_edit e;
-    zp_model *m = golden_small("zerope-partial");
-    uint32_t pairs[MOST * MOST], offsets[MOST + 1] = { 0 }, n = 0,
-                                                n_heads = m->position.n_layer * m->position.n_kv,
-                                                n_pair = m->position.n_pair;
-    assert_true(n_heads <= MOST && n_pair <= MOST);
-    for (uint32_t h = 0; h < n_heads; h++) {
-        for (uint32_t i = h % 3; i < n_pair; i += 3) pairs[n++] = i;
-        offsets[h + 1] = n;
-    }
-    zp_model_close(m);
-    GOLDEN_OK(gguf_open(&g, ZP_TEST_DATA "/arch/gguf/zerope-partial.gguf", err));
-    GOLDEN_OK(gguf_edit_init(&e, &g, err));
-    GOLDEN_OK(gguf_edit_set_array(&e, "zerope.position.half_pairs", GGUF_U32, pairs, n, err));
-    GOLDEN_OK(gguf_edit_set_array(&e, "zerope.position.half_pairs_offset", GGUF_U32, offsets,
-                                  n_heads + 1, err));
-    GOLDEN_OK(gguf_edit_set_str(&e, "zerope.position.mode_default", "half", err));
-    GOLDEN_OK(gguf_edit_set_str(&e, "zerope.evidence", "{\"verified_modes\":[\"zero\"]}", err));
-    GOLDEN_OK(gguf_edit_write(&e, in_folder("model.gguf"), err));
-    gguf_edit_free(&e);
-    gguf_close(&g);
-    GOLDEN_OK(zp_model_open(&m, in_folder("model.gguf"), NULL, err));
-    return m;
-}
 
 static void test_fork_keeps_a_mode_that_is_not_the_default(void **state)
 {
     (void)state;
     static const int32_t ids[] = { 1, 2, 3, 4, 5 };
-    zp_model *m = open_with_half_plan();
+    zp_model *m = half_plan_model(in_folder("model.gguf"), "half", "zero", 0);
     zp_engine *e = golden_engine(m, (zp_engine_options){ .n_ctx = 32, .n_seq = 2, .n_threads = 1 });
     zp_seq *s = NULL, *fork = NULL;
     assert_int_equal(zp_seq_open(&s, e, NULL, NULL), ZP_BAD_INPUT);
@@ -145,6 +113,33 @@ static void test_pages_wanted_look_at_the_positions_in_use_only(void **state)
     zp_model_close(m);
 }
 
+/* Heads with windows too, whoever shares what they see: a step needs pages for the tiles it writes,
+ * not for all that a head may come to hold. */
+static void test_steps_want_pages_for_what_they_write_only(void **state)
+{
+    (void)state;
+    static int32_t ids[1000];
+    static const char *const names[] = { "gguf-llama-yarn", "gguf-gemma3", "zerope-local" };
+    for (size_t i = 0; i < ZP_COUNT(names); i++) {
+        zp_model *m = golden_small(names[i]);
+        zp_engine_options o = { .n_ctx = 1100, .n_seq = 2, .n_threads = 1, .micro_batch = 64 };
+        zp_engine *e = golden_engine(m, o);
+        zp_seq *s = NULL, *fork = NULL;
+        size_t n_heads = e->kv.n_heads;
+        GOLDEN_OK(zp_seq_open(&s, e, NULL, err));
+        GOLDEN_OK(zp_engine_run(e, &(zp_item){ s, ids, 1000, ZP_WANT_NONE }, 1, NULL, 0, NULL,
+                                err));
+        GOLDEN_OK(zp_seq_fork(&fork, s, 1000, err)); /* 40 positions of the last tile */
+        assert_int_equal(kv_table_pages_wanted(&s->kv, &e->kv, 1), n_heads); /* a copy */
+        zp_seq_close(fork);
+        assert_int_equal(kv_table_pages_wanted(&s->kv, &e->kv, 24), 0);
+        assert_int_equal(kv_table_pages_wanted(&s->kv, &e->kv, 25), n_heads);
+        zp_seq_close(s);
+        zp_engine_close(e);
+        zp_model_close(m);
+    }
+}
+
 /* ---- rotations are counted where they run ---------------------------------------------------- */
 
 static uint64_t done_of(const zp_engine *e)
@@ -207,7 +202,7 @@ static void test_rotations_done_are_those_of_the_tokens_computed(void **state)
         check_count(models[i], m, ZP_MODE_FULL, true);
         zp_model_close(m);
     }
-    zp_model *m = open_with_half_plan();
+    zp_model *m = half_plan_model(in_folder("model.gguf"), "half", "zero", 0);
     check_count("half plan", m, ZP_MODE_HALF, false);
     zp_model_close(m);
 }
@@ -335,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_fork_needs_room_for_its_last_pages_only),
         cmocka_unit_test(test_attention_tasks_do_not_grow_with_the_context),
         cmocka_unit_test(test_pages_wanted_look_at_the_positions_in_use_only),
+        cmocka_unit_test(test_steps_want_pages_for_what_they_write_only),
         cmocka_unit_test(test_rotations_done_are_those_of_the_tokens_computed),
         cmocka_unit_test(test_count_tells_of_rotations_that_did_not_run),
         cmocka_unit_test(test_run_over_one_layer_counts_that_layer),

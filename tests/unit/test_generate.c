@@ -2,7 +2,7 @@
 #include "golden.h"
 
 #include "base/bytes.h"
-#include "model/engine.h"
+#include "model/generate.h"
 
 enum { N_CTX = 120 };
 
@@ -260,6 +260,71 @@ static void test_sequence_of_another_engine_is_refused(void **state)
     zp_engine_close(other);
 }
 
+/* ---- parts of a prompt ----------------------------------------------------------------------- */
+
+/* One generation by its steps, a prompt of n tokens in parts of at most `chunk`. rows: those of the
+ * prompt, (n, n_vocab), or NULL. */
+static zp_generated generate_in_parts(zp_engine *e, const int32_t *ids, size_t n, size_t chunk,
+                                      const zp_generate_options *o, float *rows)
+{
+    struct gen g = { .o = o, .prompt = ids, .n_prompt = n, .chunk = chunk,
+                     .all_rows = rows != NULL }, *all = &g;
+    size_t n_vocab = e->model->h.n_vocab, failed, n_runs = 0,
+           n_parts = chunk ? (n - 1) / chunk + 1 : 1;
+    float *logits = malloc(n * n_vocab * sizeof *logits);
+    zp_generated out;
+    zp_item item;
+    assert_non_null(logits);
+    GOLDEN_OK(zp_seq_open(&g.seq, e, NULL, err));
+    GOLDEN_OK(gen_open(&g, err));
+    while (!g.reason) {
+        size_t n_rows = gen_rows(&g), done = g.n_done;
+        GOLDEN_OK(gen_step(e, &all, 1, &item, logits, NULL, &failed, err));
+        if (rows && done < n)
+            memcpy(rows + done * n_vocab, logits, n_rows * n_vocab * sizeof *rows);
+        n_runs++;
+        assert_int_equal(g.n_done, n_runs < n_parts ? n_runs * chunk : n);
+        assert_int_equal(zp_seq_length(g.seq) >= n, n_runs >= n_parts);
+    }
+    gen_result(&g, &out);
+    gen_close(&g);
+    zp_seq_close(g.seq);
+    free(logits);
+    return out;
+}
+
+/* Neither what is drawn nor the logits of the prompt depend on its parts. */
+static void test_parts_of_a_prompt_change_nothing(void **state)
+{
+    enum { N = 70 };
+    struct fixture *f = *state;
+    static const size_t chunks[] = { 1, 7, 64, 69, 70, 1000 };
+    const zp_generate_options o = { .n_predict = 20, .sampler = { .temperature = 1, .seed = 3 } };
+    size_t n_vocab = f->m->h.n_vocab;
+    float *whole = malloc(N * n_vocab * sizeof *whole),
+          *parts = malloc(N * n_vocab * sizeof *parts);
+    int32_t ids[N];
+    assert_true(whole && parts);
+    for (int i = 0; i < N; i++) ids[i] = 30 + i * 37 % 90;
+    for (int kv = ZP_KV_BF16; kv <= ZP_KV_Q8; kv++) {
+        zp_engine_options eo = { .n_ctx = N_CTX, .kv_type = (zp_kv_type)kv };
+        zp_engine *e = golden_engine(f->m, eo);
+        zp_generated plain = generate_in_parts(e, ids, N, 0, &o, whole);
+        assert_int_equal(plain.n_ids, 20);
+        for (size_t i = 0; i < ZP_COUNT(chunks); i++) {
+            zp_generated out = generate_in_parts(e, ids, N, chunks[i], &o, i % 2 ? parts : NULL);
+            assert_int_equal(out.n_ids, plain.n_ids);
+            assert_memory_equal(out.ids, plain.ids, plain.n_ids * sizeof *plain.ids);
+            assert_string_equal(out.text, plain.text);
+            if (i % 2) assert_memory_equal(parts, whole, N * n_vocab * sizeof *parts);
+            free_result(&out);
+        }
+        free_result(&plain);
+        zp_engine_close(e);
+    }
+    free(whole), free(parts);
+}
+
 /* ---- drafts ---------------------------------------------------------------------------------- */
 
 struct drafted {
@@ -381,6 +446,7 @@ int main(void)
         CASE(test_prompt_can_be_interrupted),
         CASE(test_prompts_that_cannot_be_answered_are_refused),
         CASE(test_sequence_of_another_engine_is_refused),
+        CASE(test_parts_of_a_prompt_change_nothing),
         CASE(test_drafts_change_nothing),
         CASE(test_long_drafts_are_refused),
     };

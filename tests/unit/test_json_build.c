@@ -2,7 +2,7 @@
 #include "golden.h"
 
 #include "base/mem.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 
 static json_t *parse(struct json_build *w)
 {
@@ -44,6 +44,47 @@ static void test_nested_document(void **state)
     assert_true(json_equal(doc, want));
     json_decref(doc);
     json_decref(want);
+}
+
+/* Behind other text, without blanks; names of any bytes; values that are JSON already. */
+static void test_compact_text_behind_other(void **state)
+{
+    struct buffer out = buffer_with_max(MEM_META, 1000);
+    struct json_build w;
+    (void)state;
+    assert_int_equal(buffer_append_text(&out, "data: ", NULL), ZP_OK);
+    json_build_append(&w, &out, NULL);
+    json_build_object(&w, NULL);
+    json_build_int(&w, "a", 1);
+    json_build_key(&w, "b\0\xff", 3);
+    json_build_real(&w, NULL, 0.5, 9);
+    json_build_array(&w, "c");
+    json_build_raw(&w, NULL, "1,[2]", 5);
+    json_build_text(&w, NULL, "x");
+    json_build_array_end(&w);
+    json_build_raw(&w, "d", "{}", 2);
+    json_build_object_end(&w);
+    assert_int_equal(w.status, ZP_OK);
+    assert_string_equal((const char *)out.data,
+                        "data: {\"a\":1,\"b\\u0000\xef\xbf\xbd\":0.5,\"c\":[1,[2],\"x\"],"
+                        "\"d\":{}}");
+    buffer_free(&out);
+}
+
+/* A buffer that is full: the first failure stays. */
+static void test_buffer_that_is_full(void **state)
+{
+    struct buffer out = buffer_with_max(MEM_META, 4);
+    struct json_build w;
+    zp_err err = { 0 };
+    (void)state;
+    json_build_append(&w, &out, &err);
+    json_build_text(&w, NULL, "too long");
+    json_build_text(&w, NULL, "x");
+    assert_int_equal(w.status, ZP_BAD_INPUT);
+    assert_int_equal(err.code, ZP_BAD_INPUT);
+    assert_string_equal((const char *)out.data, "\"");
+    buffer_free(&out);
 }
 
 /* Every byte, alone and in a text, as a value and as a name. */
@@ -135,6 +176,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nested_document),
+        cmocka_unit_test(test_compact_text_behind_other),
+        cmocka_unit_test(test_buffer_that_is_full),
         cmocka_unit_test(test_any_bytes_become_valid_text),
         cmocka_unit_test(test_text_keeps_what_is_valid),
         cmocka_unit_test(test_numbers_come_back),

@@ -180,6 +180,27 @@ static void test_what_is_missing_ends_a_chain(void **state)
     assert_null(json_pack("{s:o, s:o}", "list", list, "more", json_integer(1)));
 }
 
+/* All members, or none for want of memory. */
+static void test_copy_is_whole(void **state)
+{
+    json_t *object = json_pack("{s:i, s:[i], s:s, s:n, s:b, s:f, s:{}, s:i, s:i}", "a", 1, "b", 2,
+                               "c", "x", "d", "e", 1, "f", 0.5, "g", "h", 3, "i", 4);
+    size_t n = 0;
+    (void)state;
+    for (bool failed = true; failed;) {
+        mem_fail_at(++n, false);
+        json_t *copy = json_tree_copy(object);
+        failed = mem_fail_count() != 0;
+        mem_fail_at(0, false);
+        assert_int_equal(copy == NULL, failed);
+        assert_true(failed || (json_equal(copy, object) && copy != object));
+        json_decref(copy);
+    }
+    assert_true(n > 8);
+    assert_null(json_tree_copy(NULL));
+    json_decref(object);
+}
+
 static void test_any_number_and_any_bytes_become_values(void **state)
 {
     (void)state;
@@ -205,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_damaged_text_is_judged_as_jansson_does),
         cmocka_unit_test(test_each_failed_allocation_is_told),
         cmocka_unit_test(test_what_is_missing_ends_a_chain),
+        cmocka_unit_test(test_copy_is_whole),
         cmocka_unit_test(test_any_number_and_any_bytes_become_values),
     };
     json_set_alloc_funcs(take, mem_free);

@@ -21,7 +21,7 @@
 #include "base/json_tree.h"
 #include "base/numtext.h"
 #include "base/os.h"
-#include "model/json_build.h"
+#include "base/json_build.h"
 #include "model/json_write.h"
 
 static char folder[] = "/tmp/zerope-locale-XXXXXX";
@@ -37,6 +37,12 @@ static void test_numbers_have_a_point(void **state)
     assert_true(numtext_double("2.5e-3x", &end) == 2.5e-3);
     assert_string_equal(end, "x");
     assert_true(numtext_float("0.1", NULL) == 0.1f);
+    struct numtext room;
+    assert_string_equal(numtext_shortest(0.1, &room), "0.1");
+    assert_string_equal(numtext_shortest(0.1 + 0.2, &room), "0.30000000000000004");
+    assert_string_equal(numtext_shortest(1e6, &room), "1000000");
+    assert_string_equal(numtext_shortest(-2.2250738585072014e-308, &room),
+                        "-2.2250738585072014e-308"); /* the longest */
     snprintf(text, sizeof text, "%.1f", 0.5); /* the program's own locale is as it was */
     assert_string_equal(text, "0,5");
 }

@@ -209,7 +209,7 @@ static void test_everything_banned_is_an_error(void **state)
         open_sampler(2, (zp_sampler_options){ .temperature = 1, .bias = ban, .n_bias = 2 });
     int32_t id = -1;
     zp_err err = { 0 };
-    assert_int_equal(zp_sampler_draw(s, logits, NULL, 0, 0, &id, &err), ZP_RUN);
+    assert_int_equal(zp_sampler_draw(s, logits, NULL, 0, 0, &id, &err), ZP_BAD_INPUT);
     assert_non_null(strstr(err.message, "bans all 2 tokens"));
     assert_int_equal(id, -1);
     zp_sampler_close(s);

@@ -1,13 +1,14 @@
-/* json_build.c: JSON text over a buffer. Owns: the buffer until json_build_finish.
+/* json_build.c: JSON text over a buffer. Owns: its own buffer until json_build_finish.
  * B1 what it writes is one JSON document whatever the values are.  B2 the first failure is the one
  * reported, and nothing is appended after it. */
-#include "model/json_build.h"
+#include "json_build.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/numtext.h"
+#include "jsontext.h"
+#include "numtext.h"
 
 #define MAX_DOCUMENT ((size_t)1 << 30)
 
@@ -26,53 +27,44 @@ zp_status json_build_finish(struct json_build *w, char **out)
     return status;
 }
 
+void json_build_append(struct json_build *w, struct buffer *to, zp_err *err)
+{
+    *w = (struct json_build){ .to = to, .err = err, .compact = true };
+}
+
 static void put(struct json_build *w, const char *text, size_t size)
 {
-    if (w->status == ZP_OK) w->status = buffer_append(&w->out, text, size, w->err);
-}
-
-static void put_escaped(struct json_build *w, unsigned char c)
-{
-    static const char hex[] = "0123456789abcdef", shorts[] = "\"\"\\\\\nn\tt\rr\bb\ff";
-    for (const char *s = shorts; *s != '\0'; s += 2) {
-        if ((unsigned char)*s != c) continue;
-        put(w, (const char[]){ '\\', s[1] }, 2);
-        return;
-    }
-    put(w, (const char[]){ '\\', 'u', '0', '0', hex[c >> 4], hex[c & 15] }, 6);
-}
-
-static bool is_plain(char c)
-{
-    return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && c != 0x7f;
+    struct buffer *to = w->to != NULL ? w->to : &w->out;
+    if (w->status == ZP_OK) w->status = buffer_append(to, text, size, w->err);
 }
 
 static void put_string(struct json_build *w, const char *text, size_t size)
 {
-    size_t at = 0, good = 0; /* [at, good) is well-formed */
+    struct jsontext pieces = jsontext_of(text, size);
+    const char *piece;
     put(w, "\"", 1);
-    while (at < size) {
-        size_t bad = 0, from = at;
-        if (at == good) good = utf8_is_valid(text + at, size - at, &bad) ? size : at + bad;
-        if (at == good) {
-            put(w, "\xef\xbf\xbd", 3);
-            good = ++at;
-            continue;
-        }
-        while (at < good && is_plain(text[at])) at++;
-        put(w, text + from, at - from);
-        if (at < good) put_escaped(w, (unsigned char)text[at++]);
-    }
+    while (jsontext_next(&pieces, &piece, &size)) put(w, piece, size);
     put(w, "\"", 1);
+}
+
+static void put_comma(struct json_build *w)
+{
+    if (w->comma) put(w, ", ", w->compact ? 1 : 2);
+}
+
+void json_build_key(struct json_build *w, const char *key, size_t size)
+{
+    put_comma(w);
+    put_string(w, key, size);
+    put(w, ": ", w->compact ? 1 : 2);
+    w->comma = false;
 }
 
 static void begin_value(struct json_build *w, const char *key)
 {
-    if (w->comma) put(w, ", ", 2);
+    if (key != NULL) json_build_key(w, key, strlen(key));
+    else put_comma(w);
     w->comma = true;
-    if (key == NULL) return;
-    put_string(w, key, strlen(key));
-    put(w, ": ", 2);
 }
 
 static void open_nest(struct json_build *w, const char *key, const char *bracket)
@@ -124,6 +116,12 @@ static void put_number(struct json_build *w, const char *key, const char *text, 
 {
     begin_value(w, key);
     put(w, text, (size_t)size);
+}
+
+void json_build_raw(struct json_build *w, const char *key, const char *json, size_t size)
+{
+    begin_value(w, key);
+    put(w, json, size);
 }
 
 void json_build_int(struct json_build *w, const char *key, int64_t x)
