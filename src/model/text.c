@@ -84,17 +84,30 @@ static bool set_token(json_t *input, const char *key, const char *given, const s
     return json_object_set_new(input, key, json_string("")) == 0;
 }
 
+static bool set_tokens(json_t *input, const zp_template_options *o, const struct tokenizer *t)
+{
+    const struct tokenizer_info *info = t ? tokenizer_get_info(t) : NULL;
+    bool ok = set_token(input, "bos_token", o->bos, t, info ? info->bos : TOKEN_NONE);
+    return set_token(input, "eos_token", o->eos, t, info ? info->eos : TOKEN_NONE) && ok;
+}
+
+zp_status text_set_tokens(const struct zp_model *m, json_t *input, zp_err *err)
+{
+    static const zp_template_options defaults = { 0 };
+    bool ok = set_tokens(input, &defaults, m->tokenizer);
+    ZP_FAIL_IF(!ok, err, ZP_NO_MEMORY, "not enough memory for the template's input");
+    return ZP_OK;
+}
+
 /* Makes the template's variables of what the caller gave. */
 static zp_status complete_input(json_t *input, const zp_template_options *o,
                                 const struct tokenizer *t, zp_err *err)
 {
-    const struct tokenizer_info *info = t ? tokenizer_get_info(t) : NULL;
     bool ok = true, ask = !o->no_generation_prompt;
     ZP_TRY(messages_check(input, "template input", err));
     if (!ask || !json_object_get(input, "add_generation_prompt"))
         ok = json_object_set_new(input, "add_generation_prompt", json_boolean(ask)) == 0;
-    ok = set_token(input, "bos_token", o->bos, t, info ? info->bos : TOKEN_NONE) && ok;
-    ok = set_token(input, "eos_token", o->eos, t, info ? info->eos : TOKEN_NONE) && ok;
+    ok = set_tokens(input, o, t) && ok;
     ZP_FAIL_IF(!ok, err, ZP_NO_MEMORY, "not enough memory for the template's input");
     return ZP_OK;
 }
@@ -129,6 +142,16 @@ static zp_status render(const struct template *t, const char *input_json,
     return status;
 }
 
+zp_status text_add_bos(const struct zp_model *m, struct token_list *ids, zp_err *err)
+{
+    int32_t bos = text_bos(m);
+    if (bos == TOKEN_NONE || (ids->count && ids->ids[0] == bos)) return ZP_OK;
+    ZP_TRY(token_list_push(ids, bos, err));
+    memmove(ids->ids + 1, ids->ids, (ids->count - 1) * sizeof *ids->ids);
+    ids->ids[0] = bos;
+    return ZP_OK;
+}
+
 /* Ids of the rendered pieces, with BOS in front where the template has not written it (X1, X2). */
 static zp_status encode(const struct zp_model *m, const struct tokenizer *t,
                         const struct template_output *r, struct token_list *list, zp_err *err)
@@ -141,12 +164,7 @@ static zp_status encode(const struct zp_model *m, const struct tokenizer *t,
     zp_status status = tokenizer_encode_segments(t, pieces, r->n_segment, 0, list, err);
     mem_free(pieces);
     ZP_TRY(status);
-    int32_t bos = text_bos(m);
-    if (bos == TOKEN_NONE || (list->count && list->ids[0] == bos)) return ZP_OK;
-    ZP_TRY(token_list_push(list, bos, err));
-    memmove(list->ids + 1, list->ids, (list->count - 1) * sizeof *list->ids);
-    list->ids[0] = bos;
-    return ZP_OK;
+    return text_add_bos(m, list, err);
 }
 
 static zp_status encode_for_caller(const struct zp_model *m, const struct template_output *r,
