@@ -273,6 +273,73 @@ static const struct cli_example chat_examples[] = {
       "with a system message" },
 };
 
+static const struct cli_option serve_options[] = {
+    MODEL,
+    TEXT("host", "ADDR", "address to listen on", .preset = "127.0.0.1"),
+    COUNT("port", "N", 0, 65535, "8080", "port; 0: one that is free"),
+    PATH("unix", NULL, "PATH", "listen on a unix socket; with neither --host nor --port on it alone",
+         .flag_only = true),
+    PATH("tls-cert", NULL, "FILE", "certificate and its chain (PEM); read again on SIGHUP"),
+    PATH("tls-key", NULL, "FILE", "its key (PEM)"),
+    TEXT("prefix", "PATH", "all paths begin with it, behind a proxy: /llm"),
+    LIST("origin", "ORIGIN",
+         "pages of this origin may use the server (https://app.example, or * for all); may be "
+         "given several times. Default: none but its own"),
+    PATH("api-key-file", NULL, "FILE",
+         "keys that clients must have, one a line: docs/SERVER.md; read again on SIGHUP"),
+    PATH("admin-key-file", NULL, "FILE", "the same for /admin"),
+    FLAG("admin-open", "without --admin-key-file: /admin is open to this machine (loopback, unix "
+                       "socket)"),
+    TEXT("alias", "NAME", "name of the model in answers; default: that of the file"),
+    PATH("candidate", NULL, "MODEL2",
+         "a second model, that gets a growing share of the requests while it is as good"),
+    TEXT("canary-salt", "TEXT",
+         "secret of the choice of requests, the same in all replicas; default: random"),
+    TEXT("canary-stages", "LIST", "shares in percent; default 1,5,20,100", .preset = "1,5,20,100"),
+    FLAG("canary-manual", "the share changes by hand alone (/admin/canary)"),
+    REAL("breaker-std", "X", 0, 1, "0",
+         "most standard deviation of a candidate's top-1 probability; 0: as the baseline's is"),
+    LIST("sla", "CLASS:FIRST:TOTAL",
+         "promised milliseconds to the first token (p95) and to the whole answer (p90) of short, "
+         "medium or long prompts: short:300:2000; may be given several times"),
+    CHOICE("position-mode", "MODE", "full|zero|half|auto", "full",
+           "position mode of requests that do not say"),
+    FLAG("allow-unverified-mode", "allow a position mode the file carries no evidence for"),
+    CTX(NULL, "context length; default: what the file has evidence for, or was trained for"),
+    COUNT("kv-tokens", "N", 1, 1e12, NULL,
+          "tokens that the cache of keys and values holds, of all requests together; default: "
+          "what context and sequences need, at most a quarter of the free memory"),
+    KV_MEMORY,
+    PARALLEL("sequences computed at a time; default 16"),
+    COUNT("max-tokens", "N", 1, MOST_TOKENS, NULL,
+          "tokens of an answer at most; default: until the context is full", .flag_only = true),
+    COUNT("max-queue", "N", 1, 1e6, "256", "requests that may wait"),
+    COUNT("max-queue-tokens", "N", 1, 1e12, "1m", "tokens of their prompts"),
+    REAL("timeout", "SECONDS", 0, 86400, "0", "for a whole answer; 0: none"),
+    REAL("drain-timeout", "SECONDS", 0.001, 86400, "30",
+         "for what is under way when the server is stopped"),
+    COUNT("max-body", "MIB", 1, 1024, "32", "size of a request"),
+    COUNT("max-connections", "N", 1, 1e6, "4096", "open connections"),
+    CHOICE("log-format", "FORMAT", "text|json", "text", "form of log lines"),
+    CHOICE("log-level", "LEVEL", "error|warn|info|debug", "info", "least level of log lines"),
+    FLAG("log-content", "log what users and models say, too"),
+    PATH("log-file", NULL, "FILE", "append the log to FILE instead of stderr", .writes = true),
+    PATH("audit-file", NULL, "FILE", "append decisions of the roll-out to FILE", .writes = true),
+    TEXT("otlp", "URL", "send traces to this collector (OTLP over HTTP): http://127.0.0.1:4318"),
+    TEXT("metrics-compat", "LIST", "also show metrics by the names of vllm, llamacpp"),
+    ENGINE,
+    TEMPLATE,
+    PRE,
+    OFFLINE,
+};
+static const struct cli_example serve_examples[] = {
+    { "zerope serve model.gguf", "OpenAI's and Anthropic's APIs on http://127.0.0.1:8080" },
+    { "zerope serve model.gguf --candidate evaporated.gguf --admin-open",
+      "roll a second model out beside it" },
+    { "zerope serve model.gguf --host 0.0.0.0 --api-key-file keys --tls-cert a.pem --tls-key a.key",
+      "for other machines" },
+};
+
 static const struct cli_option ppl_options[] = {
     MODEL,
     DOCUMENTS("text file, or folder of documents"),
@@ -718,6 +785,13 @@ const struct cli_command cli_commands[] = {
                 "the exit code tells in the end. What earlier turns "
                 "computed is reused.\n\n" GRAMMAR_RULE LENGTH_RULE,
             .fields = "messages[] timings{}"),
+    COMMAND(serve, "serve a model by HTTP: OpenAI's and Anthropic's APIs", OPTIONS(serve),
+            .about =
+                "/v1/chat/completions, /v1/completions, /v1/messages, /v1/models and more: "
+                "docs/SERVER.md. The address stands in the line `ready` on stderr. Many requests "
+                "are computed together; each gets the answer that it would get alone.\n\n"
+                "SIGTERM or SIGINT: no new requests, those under way are finished, exit code 0; a "
+                "second one cuts them. SIGHUP: certificates and keys are read again."),
     COMMAND(ppl, "perplexity, and the distance to another model", OPTIONS(ppl),
             .about = "Cuts the text into windows and scores the second half of each. With --base "
                      "the JSON document also has kl_mean, kl_p99, kl_max and top1_agree.",

@@ -57,7 +57,9 @@ static void take_job(struct sched *s, struct job *job)
         outbox_put(&s->out, &e, NULL);
         return;
     }
-    struct sched_event e = { .kind = SCHED_ACCEPTED, .id = job->id, .arg = job->o.arg };
+    struct sched_event e = { .kind = SCHED_ACCEPTED, .id = job->id, .arg = job->o.arg,
+                             .usage = { .slot = job->o.slot, .mode = job->mode,
+                                        .n_prompt = job->o.n_prompt } };
     outbox_put(&s->out, &e, NULL);
 }
 
@@ -174,7 +176,7 @@ static void publish(struct sched *s)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static void count_step(struct sched *s, size_t tokens, double seconds)
+static void count_step(struct sched *s, size_t tokens, size_t sequences, double seconds)
 {
     const double keep = 0.95;
     counter_add(&s->counters.steps, 1);
@@ -182,6 +184,7 @@ static void count_step(struct sched *s, size_t tokens, double seconds)
     counter_add(&s->counters.step_nanoseconds, (uint64_t)(seconds * 1e9));
     s->tokens = keep * s->tokens + (double)tokens;
     s->seconds = keep * s->seconds + seconds;
+    if (s->o.stepped) s->o.stepped(s->o.wake_arg, seconds, tokens, sequences);
 }
 
 /* Tokens of each engine's step. */
@@ -205,8 +208,8 @@ static bool step(struct sched *s)
     for (struct lane *l = s->lanes; l; l = l->next) {
         if (!l->running.first) continue;
         double begin = os_now();
-        size_t tokens = lane_step(l, budget_of(s, l, draws, n_busy));
-        count_step(s, tokens, os_now() - begin);
+        size_t sequences, tokens = lane_step(l, budget_of(s, l, draws, n_busy), &sequences);
+        count_step(s, tokens, sequences, os_now() - begin);
         outbox_tell(&s->out);
     }
     return n_busy > 0;

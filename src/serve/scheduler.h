@@ -36,7 +36,9 @@ struct sched_options {
     /* When there are new events: from the scheduler's thread, or from a sched_submit that refuses.
      * Must not call back. May be NULL. */
     void (*wake)(void *arg);
-    void *wake_arg;
+    void *wake_arg; /* of both */
+    /* After each step, from the scheduler's thread. May be NULL. */
+    void (*stepped)(void *arg, double seconds, size_t tokens, size_t sequences);
 };
 
 zp_status sched_open(struct sched **out, const struct sched_options *options, zp_err *err);
@@ -57,6 +59,9 @@ struct sched_job {
     zp_sampler_options sampler; /* its grammar lives until the last event, or sched_close */
     const char *const *stop;
     size_t n_stop;
+    /* The last so many ids of the prompt are the answer's first, drawn before: it goes on behind them
+     * (grammar, stop strings, text). With one choice only. */
+    size_t n_begun;
     uint32_t n_predict; /* default: until the context ends */
     bool ignore_end;    /* go on after an end token */
     uint32_t n_choices; /* answers to the prompt, which is computed once; default 1 */
@@ -173,7 +178,7 @@ struct sched_event {
             const char *reason; /* "stop" "length" "end" */
             uint32_t stop;      /* of "stop": which of the job's stop strings */
         } ended;
-        struct sched_usage usage; /* DONE, FAILED, CANCELLED */
+        struct sched_usage usage; /* DONE, FAILED, CANCELLED; ACCEPTED: slot, mode, n_prompt */
         struct {
             uint64_t found, most;
             double retry_seconds; /* until what waits now may have ended, by the speed so far */

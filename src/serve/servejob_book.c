@@ -1,0 +1,195 @@
+/* servejob_book.c: how a request counts: in metrics, in the roll-out, in the log.
+ * B1 a request that was accepted is booked once, as completed, cancelled or failed, in all three at
+ *    the same place; one that was not is refused, once. */
+#include <math.h>
+
+#include "base/os.h"
+#include "serve/servejob.h"
+
+static unsigned length_of(const struct servejob *j)
+{
+    return (unsigned)j->ticket.length; /* LABEL_LENGTH_* are in the same order */
+}
+
+void servejob_accepted(struct servejob *j)
+{
+    if (j->accepted) return;
+    j->accepted = true;
+    metrics_accepted(j->s->metrics, j->endpoint, j->first_variant);
+}
+
+void servejob_token(struct servejob *j, struct servechoice *c)
+{
+    double now = os_now();
+    struct metrics *m = j->s->metrics;
+    if (j->first == 0) {
+        j->first = now;
+        metrics_first_token(m, j->first_variant, length_of(j), now - j->arrived);
+    }
+    metrics_token(m, j->ticket.variant, c->last != 0 ? now - c->last : -1);
+    c->last = j->last = now;
+}
+
+/* To the microsecond, for the log. */
+static double rounded(double seconds)
+{
+    return round(seconds * 1e6) / 1e6;
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static unsigned refusal_of(const struct apifault *f)
+{
+    switch (f->status) {
+    case 401:
+    case 403: return LABEL_REFUSAL_UNAUTHORIZED;
+    case 429: return f->code != NULL && f->code[0] == 'q' ? LABEL_REFUSAL_QUEUE : LABEL_REFUSAL_SHED;
+    case 503: return f->code != NULL && f->code[0] == 'd' ? LABEL_REFUSAL_DRAINING
+                                                          : LABEL_REFUSAL_UNAVAILABLE;
+    default: break;
+    }
+    return f->n_ctx != 0 ? LABEL_REFUSAL_TOO_LONG : LABEL_REFUSAL_INVALID;
+}
+
+static void leave_variant(struct servejob *j)
+{
+    if (j->has_ticket && j->ticket.variant == VARIANT_CANDIDATE && j->runs_on != NULL)
+        j->s->n_at_candidate--;
+}
+
+void servejob_refused(struct servejob *j)
+{
+    zp_serve *s = j->s;
+    if (j->booked) return;
+    j->booked = true;
+    leave_variant(j);
+    metrics_add(s->metrics, METRIC_REFUSED, METRIC_AT(j->endpoint, refusal_of(&j->fault)), 1);
+    const struct outcome o = { .end = OUTCOME_CANCELLED };
+    if (j->has_ticket) rollout_end(s->rollout, &j->ticket, &o, os_now());
+    LOGLINE(&s->log, LOG_INFO, "request_refused", j->request_id,
+            logline_int("status", j->fault.status), logline_text("code", j->fault.code),
+            logline_text("error", j->fault.message));
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+enum outcome_end servejob_end_of(const struct sched_event *last)
+{
+    if (last == NULL) return OUTCOME_FAILED;
+    if (last->kind == SCHED_DONE) return OUTCOME_DONE;
+    if (last->kind == SCHED_CANCELLED) return OUTCOME_CANCELLED;
+    return last->why == SCHED_LATE ? OUTCOME_LATE : OUTCOME_FAILED;
+}
+
+static struct outcome outcome_of(const struct servejob *j, enum outcome_end end,
+                                 const struct sched_usage *u)
+{
+    bool drew = u->n_drawn != 0;
+    return (struct outcome){ .end = end, .n_computed = u->n_prompt - u->n_reused,
+                             .n_drawn = u->n_drawn, .queue_seconds = u->queue_seconds,
+                             .first_seconds = j->first != 0 ? j->first - j->arrived : 0,
+                             .total_seconds = (drew && j->last != 0 ? j->last : os_now()) -
+                                              j->arrived,
+                             .top1_mean = u->top1_mean, .top1_std = u->top1_std,
+                             .loop = u->loop };
+}
+
+/* Sums over the prompts; quality of the one that drew most. */
+static struct sched_usage usage_of(const struct servejob *j)
+{
+    struct sched_usage sum = { 0 };
+    size_t most = 0;
+    for (uint32_t i = 0; i < j->n_prompts; i++) {
+        const struct serveprompt *p = &j->prompts[i];
+        size_t n_prompt = sum.n_prompt, n_reused = sum.n_reused, n_drawn = sum.n_drawn;
+        if (p->usage.n_drawn >= most) {
+            most = p->usage.n_drawn;
+            sum = p->usage;
+        }
+        sum.n_prompt = n_prompt + p->usage.n_prompt;
+        sum.n_reused = n_reused + p->usage.n_reused;
+        sum.n_drawn = n_drawn + p->usage.n_drawn + p->n_before;
+    }
+    return sum;
+}
+
+static unsigned finish_of(const struct servejob *j)
+{
+    switch (j->reply.choices[0].finish) {
+    case FINISH_END: return LABEL_FINISH_END;
+    case FINISH_STOP: return LABEL_FINISH_STOP;
+    case FINISH_LENGTH: return LABEL_FINISH_LENGTH;
+    default: return LABEL_FINISH_NONE;
+    }
+}
+
+static void count(const struct servejob *j, enum servejob_outcome o, enum outcome_end end,
+                  const struct sched_usage *u)
+{
+    struct outcome seen = outcome_of(j, end, u);
+    bool judged = outcome_has_quality(&seen);
+    uint64_t room = j->runs_on->n_ctx - (u->n_prompt < j->runs_on->n_ctx ? u->n_prompt : 0);
+    const struct metrics_request m = {
+        .endpoint = j->endpoint, .variant = j->first_variant, .outcome = o,
+        .phase = j->first != 0 ? LABEL_PHASE_DECODE
+                 : u->phase == SCHED_QUEUED ? LABEL_PHASE_QUEUE : LABEL_PHASE_PREFILL,
+        .length = length_of(j), .mode = j->mode,
+        .failure = end == OUTCOME_LATE ? LABEL_FAILURE_DEADLINE
+                   : end == OUTCOME_NONFINITE ? LABEL_FAILURE_NONFINITE : LABEL_FAILURE_ENGINE,
+        .finish = o == SERVEJOB_COMPLETED ? finish_of(j) : LABEL_FINISH_NONE,
+        .n_computed = u->n_prompt - u->n_reused, .n_reused = u->n_reused,
+        .n_generated = u->n_drawn,
+        .n_limit = j->r.job.n_predict != 0 && j->r.job.n_predict < room ? j->r.job.n_predict : room,
+        .queue_seconds = u->queue_seconds, .prefill_seconds = u->prompt_seconds,
+        .decode_seconds = u->draw_seconds, .total_seconds = seen.total_seconds,
+        .top1_mean = judged ? u->top1_mean : NAN, .top1_std = judged ? u->top1_std : NAN,
+        .looped = u->loop >= OUTCOME_LOOP_TOKENS
+    };
+    metrics_ended(j->s->metrics, &m);
+}
+
+static void log_end(const struct servejob *j, enum servejob_outcome o, const struct sched_usage *u)
+{
+    static const char *const names[] = { "completed", "cancelled", "failed" };
+    const char *error = o == SERVEJOB_FAILED ? j->reply.fault.message : NULL;
+    LOGLINE(&j->s->log, o == SERVEJOB_FAILED ? LOG_WARN : LOG_INFO, "request_ended",
+            j->request_id, logline_text("outcome", names[o]),
+            logline_text("variant", variant_name(j->ticket.variant)),
+            logline_text("mode", position_mode_name(j->mode)), logline_bool("moved", j->moved),
+            logline_uint("prompt_tokens", u->n_prompt), logline_uint("reused", u->n_reused),
+            logline_uint("tokens", u->n_drawn), logline_real("queue_seconds", rounded(u->queue_seconds)),
+            logline_real("first_seconds", j->first != 0 ? rounded(j->first - j->arrived) : NAN),
+            logline_real("seconds", rounded(os_now() - j->arrived)), logline_text("error", error),
+            logline_text("cause", o == SERVEJOB_FAILED ? j->reply.err.message : NULL));
+}
+
+void servejob_book(struct servejob *j, enum servejob_outcome o, const struct sched_event *last)
+{
+    zp_serve *s = j->s;
+    if (j->booked) return; // B1
+    j->booked = true;
+    leave_variant(j);
+    servejob_accepted(j);
+    struct sched_usage u = usage_of(j);
+    if (u.n_prompt == 0 && last != NULL) u = last->usage;
+    enum outcome_end end = o == SERVEJOB_COMPLETED ? OUTCOME_DONE
+                           : o == SERVEJOB_CANCELLED ? OUTCOME_CANCELLED : servejob_end_of(last);
+    struct outcome outcome = outcome_of(j, end, &u);
+    count(j, o, end, &u);
+    rollout_end(s->rollout, &j->ticket, &outcome, os_now());
+    s->cuts = true;
+    log_end(j, o, &u);
+}
+
+void servejob_book_move(struct servejob *j, const struct sched_event *failed)
+{
+    struct sched_usage u = failed != NULL ? failed->usage : usage_of(j);
+    enum outcome_end end = failed != NULL ? servejob_end_of(failed) : OUTCOME_MOVED;
+    struct outcome o = outcome_of(j, end, &u);
+    rollout_end(j->s->rollout, &j->ticket, &o, os_now());
+    j->s->cuts = true;
+    LOGLINE(&j->s->log, LOG_WARN, "request_moved", j->request_id,
+            logline_text("why", failed != NULL && failed->err != NULL ? failed->err->message
+                                                                      : "the breaker cut it"),
+            logline_uint("tokens", u.n_drawn));
+}
