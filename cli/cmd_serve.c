@@ -130,6 +130,7 @@ static void read_rollout(struct cli *c, zp_serve_options *o)
     o->canary_salt = cli_text(c, "canary-salt");
     o->canary_stages = cli_text(c, "canary-stages");
     o->canary_manual = cli_flag(c, "canary-manual");
+    o->canary_sticky = cli_flag(c, "canary-sticky");
     o->breaker_std = cli_real(c, "breaker-std");
     o->sla = list_of(c, "sla");
 }

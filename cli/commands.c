@@ -296,6 +296,7 @@ static const struct cli_option serve_options[] = {
     TEXT("canary-salt", "TEXT",
          "secret of the choice of requests, the same in all replicas; default: random"),
     TEXT("canary-stages", "LIST", "shares in percent; default 1,5,20,100", .preset = "1,5,20,100"),
+    FLAG("canary-sticky", "a user stays with one model, where requests name users"),
     FLAG("canary-manual", "the share changes by hand alone (/admin/canary)"),
     REAL("breaker-std", "X", 0, 1, "0",
          "most standard deviation of a candidate's top-1 probability; 0: as the baseline's is"),

@@ -49,6 +49,7 @@ typedef struct zp_serve_options {
     const char *canary_salt;
     const char *canary_stages; /* "1,5,20,100" in percent */
     bool canary_manual;        /* shares change by hand alone */
+    bool canary_sticky;        /* by user, where a request names one */
     double breaker_std;
     /* Each "short:300:2000": class of prompts, milliseconds to the first token (p95) and to the
      * whole answer (p90); either may be empty. */

@@ -120,6 +120,12 @@ static bool all_empty(const struct sched *s)
     return true;
 }
 
+static void drop_caches(struct sched *s)
+{
+    if (!atomic_exchange(&s->drops_cache, false)) return;
+    for (struct lane *l = s->lanes; l; l = l->next) lane_drop_cache(l);
+}
+
 /* Cancellations, deadlines, and the end of a drain. */
 static void sweep(struct sched *s, double until)
 {
@@ -158,6 +164,8 @@ static void publish_slot(struct sched *s, uint32_t slot)
     atomic_store(&s->slots[slot].kv_pages, p ? p->n_pages : 0);
     atomic_store(&s->slots[slot].kv_pages_used, p ? p->n_pages - p->n_free - p->n_idle : 0);
     atomic_store(&s->slots[slot].kv_pages_kept, p ? p->n_idle : 0);
+    atomic_store(&s->slots[slot].position_done, l ? l->engine->position_done : 0);
+    atomic_store(&s->slots[slot].position_skipped, l ? l->engine->position_skipped : 0);
 }
 
 static void publish(struct sched *s)
@@ -243,6 +251,7 @@ void *sched_run(void *arg)
         bool paused = atomic_load(&s->paused);
         take_messages(s);
         sweep(s, until);
+        drop_caches(s);
         release_lanes(s);
         publish(s);
         tell_states(s, paused, until);

@@ -89,6 +89,8 @@ void sched_drain(struct sched *s, double until);
 /* Nothing is computed from PAUSED on until resumed; jobs are still taken, cancelled and late. */
 void sched_pause(struct sched *s);
 void sched_resume(struct sched *s);
+/* Gives up what engines keep for reuse alone; before the next step. */
+void sched_drop_cache(struct sched *s);
 
 /* ---- events ---------------------------------------------------------------------------------- */
 enum sched_kind {
@@ -200,13 +202,16 @@ const struct sched_event *sched_next(struct sched *s);
     X(prompt_tokens) X(reused_tokens) X(drawn_tokens)                                              \
     X(steps) X(step_tokens) X(step_sequences) X(step_nanoseconds)
 
+struct sched_slot {
+    uint64_t sequences, kv_pages, kv_pages_used, kv_pages_kept; /* kept: for reuse alone */
+    uint64_t position_done, position_skipped; /* rotations, since the engine was opened */
+};
+
 struct sched_figures {
 #define SCHED_FIGURE(name) uint64_t name;
     SCHED_FIGURES(SCHED_FIGURE)
 #undef SCHED_FIGURE
-    struct {
-        uint64_t sequences, kv_pages, kv_pages_used, kv_pages_kept; /* kept: for reuse alone */
-    } slots[SCHED_SLOTS];
+    struct sched_slot slots[SCHED_SLOTS];
 };
 /* Any thread. Each figure is whole; they need not be of one moment. */
 void sched_read_figures(const struct sched *s, struct sched_figures *out);

@@ -49,7 +49,7 @@ static void let_go(zp_serve *s, struct servemodel *m)
 {
     if (m == NULL) return;
     m->n_jobs--;
-    service_settle_model(s, m);
+    servemodels_settle(s, m);
 }
 
 void servejob_settle(struct servejob *j)
@@ -100,9 +100,44 @@ static void read_job(struct servetask *t)
     servejob_read((struct servejob *)((char *)t - offsetof(struct servejob, task)));
 }
 
+/* The baseline it was read for has gone, and the new one has other tokens. */
+static bool is_outdated(const struct servejob *j)
+{
+    const struct servemodel *now = j->s->variants[VARIANT_BASELINE];
+    return j->reads != now && j->reads->model->vocabulary != now->model->vocabulary;
+}
+
+static void forget_reading(struct servejob *j)
+{
+    zp_grammar_close(j->grammar);
+    for (uint32_t i = 0; i < j->n_prompts; i++) apiprompt_free(&j->prompts[i].p);
+    mem_free(j->prompts);
+    apirequest_free(&j->r);
+    j->grammar = NULL;
+    j->prompts = NULL;
+    j->n_prompts = 0;
+    j->fault = (struct apifault){ 0 };
+}
+
+static void read_again(struct servejob *j)
+{
+    zp_serve *s = j->s;
+    forget_reading(j);
+    let_go(s, j->reads);
+    j->reads = s->variants[VARIANT_BASELINE];
+    j->reads->n_jobs++;
+    j->limits = s->api_limits;
+    j->reading = true;
+    servework_give(s->readers, &j->task);
+}
+
 static void go_on(struct servejob *j)
 {
     j->reading = false;
+    if (!j->gone && is_outdated(j)) {
+        read_again(j);
+        return;
+    }
     if (!j->gone) {
         if (j->fault.status == 0) (void)service_is_ready(j->s, &j->fault);
         if (j->fault.status == 0) servejob_launch(j);
@@ -120,9 +155,10 @@ static void was_read(struct servetask *t)
 }
 
 /* NULL: no memory. */
-static struct servejob *open_job(zp_serve *s, enum serve_endpoint endpoint,
-                                 const struct http_request *r)
+static struct servejob *open_job(const struct servecall *call, enum serve_endpoint endpoint)
 {
+    zp_serve *s = call->s;
+    const struct http_request *r = call->r;
     struct servejob *j = mem_zalloc(MEM_SERVE, sizeof *j);
     char *body = mem_alloc(MEM_SERVE, r->body_size + 1);
     if (j == NULL || body == NULL) {
@@ -135,6 +171,8 @@ static struct servejob *open_job(zp_serve *s, enum serve_endpoint endpoint,
     *j = (struct servejob){ .s = s, .endpoint = endpoint, .body = body,
                             .body_size = r->body_size, .limits = s->api_limits,
                             .reads = s->variants[VARIANT_BASELINE], .arrived = os_now(),
+                            .key = call->key,
+                            .salt = call->key != NULL ? call->key->salt : 0,
                             .task = { .run = read_job, .done = was_read }, .next = s->jobs };
     (void)snprintf(j->request_id, sizeof j->request_id, "%s", r->id);
     (void)snprintf(j->seed, sizeof j->seed, "%.40s/%016llx", r->id,
@@ -154,21 +192,22 @@ static bool is_small(const struct servejob *j)
            strstr(j->body, "tool_choice") == NULL;
 }
 
-void servejob_begin(zp_serve *s, enum serve_endpoint endpoint, const struct http_request *r,
-                    struct http_exchange *x)
+void servejob_begin(const struct servecall *c, enum serve_endpoint endpoint)
 {
-    struct servejob *j = open_job(s, endpoint, r);
     struct apifault fault = { 0 };
-    if (j == NULL) {
+    struct servejob *j = NULL;
+    if (serveguard_take_request(c, &fault) && (j = open_job(c, endpoint)) == NULL)
         (void)apifault_no_memory(&fault);
-        serve_reply_fault(x, endpoint == SERVE_MESSAGES ? API_ANTHROPIC : API_OPENAI, &fault);
+    if (j == NULL) {
+        serve_count_refusal(c->s, endpoint, &fault);
+        serve_reply_fault(c->x, endpoint == SERVE_MESSAGES ? API_ANTHROPIC : API_OPENAI, &fault);
         return;
     }
-    j->x = x;
+    j->x = c->x;
     j->reading = true;
-    http_on_gone(x, on_gone, j);
+    http_on_gone(j->x, on_gone, j);
     if (!is_small(j)) {
-        servework_give(s->readers, &j->task);
+        servework_give(c->s->readers, &j->task);
         return;
     }
     servejob_read(j);
@@ -195,4 +234,62 @@ void servejob_move_cut(zp_serve *s)
                 servejob_move(j, NULL);
         }
     }
+}
+
+/* ---- for admins ------------------------------------------------------------------------------ */
+
+static const char *phase_of(const struct servejob *j)
+{
+    return j->reading ? "reading" : !j->accepted ? "submitted" : j->first != 0 ? "decode" : "queue";
+}
+
+void servejob_write_all(const zp_serve *s, const char *key, struct json_build *w)
+{
+    static const char *const endpoints[] = { "chat_completions", "completions", "messages" };
+    double now = os_now();
+    json_build_array(w, key);
+    for (const struct servejob *j = s->jobs; j != NULL; j = j->next) {
+        uint64_t n_prompt = 0;
+        for (uint32_t i = 0; i < j->n_prompts && !j->reading; i++)
+            n_prompt += j->prompts[i].p.ids.count;
+        json_build_object(w, NULL);
+        json_build_text(w, "id", j->request_id);
+        json_build_text(w, "endpoint", endpoints[j->endpoint]);
+        json_build_text(w, "key", j->key != NULL ? j->key->name : NULL);
+        json_build_text(w, "phase", phase_of(j));
+        json_build_text(w, "variant", j->has_ticket ? variant_name(j->ticket.variant) : NULL);
+        json_build_text(w, "mode", j->accepted ? position_mode_name(j->mode) : NULL);
+        json_build_bool(w, "stream", !j->reading && j->r.stream);
+        json_build_bool(w, "moved", j->moved);
+        json_build_uint(w, "prompt_tokens", n_prompt);
+        json_build_uint(w, "tokens", j->n_drawn);
+        json_build_real(w, "age_seconds", now - j->arrived, 6);
+        json_build_object_end(w);
+    }
+    json_build_array_end(w);
+}
+
+/* The client is told; its jobs end as cancelled. */
+static void cancel_job(struct servejob *j)
+{
+    (void)apifault_set(&j->fault, 499, "cancelled", NULL, "the request was cancelled");
+    j->gone = true;
+    if (j->has_reply) {
+        j->reply.fault = j->fault;
+        servejob_fail_reply(j);
+    } else servejob_fail(j);
+    servejob_cancel(j);
+    servejob_settle(j);
+}
+
+uint32_t servejob_cancel_id(zp_serve *s, const char *id)
+{
+    uint32_t n = 0;
+    for (struct servejob *j = s->jobs, *next; j != NULL; j = next) {
+        next = j->next;
+        if (j->x == NULL || strcmp(j->request_id, id) != 0) continue;
+        cancel_job(j);
+        n++;
+    }
+    return n;
 }

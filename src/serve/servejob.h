@@ -3,7 +3,7 @@
 #ifndef SERVE_SERVEJOB_H
 #define SERVE_SERVEJOB_H
 
-#include "model/position.h"
+#include "model/model.h"
 #include "serve/apiprompt.h"
 #include "serve/service.h"
 
@@ -65,6 +65,7 @@ struct servejob {
     bool has_reply;
     struct api_id id;
     char request_id[SERVE_ID_ROOM], seed[64];
+    struct servekey *key; /* NULL: none is needed */
     uint64_t salt;
     enum variant first_variant; /* that it was accepted for */
     zp_mode mode;               /* resolved; known with `accepted` */
@@ -72,6 +73,7 @@ struct servejob {
     bool gone;                  /* nobody waits for the answer */
     bool moved, stays;          /* from the candidate to the baseline; it cannot */
     bool begun;                 /* a stream has */
+    uint64_t n_drawn; /* tokens that were told */
     double arrived, first, last, deadline; /* first, last: tokens; 0: none yet */
 };
 

@@ -2,6 +2,7 @@
  * B1 a request that was accepted is booked once, as completed, cancelled or failed, in all three at
  *    the same place; one that was not is refused, once. */
 #include <math.h>
+#include <string.h>
 
 #include "base/os.h"
 #include "serve/servejob.h"
@@ -22,6 +23,7 @@ void servejob_token(struct servejob *j, struct servechoice *c)
 {
     double now = os_now();
     struct metrics *m = j->s->metrics;
+    j->n_drawn++;
     if (j->first == 0) {
         j->first = now;
         metrics_first_token(m, j->first_variant, length_of(j), now - j->arrived);
@@ -38,17 +40,28 @@ static double rounded(double seconds)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
+static bool is_code(const struct apifault *f, const char *code)
+{
+    return f->code != NULL && strcmp(f->code, code) == 0;
+}
+
 static unsigned refusal_of(const struct apifault *f)
 {
     switch (f->status) {
     case 401:
     case 403: return LABEL_REFUSAL_UNAUTHORIZED;
-    case 429: return f->code != NULL && f->code[0] == 'q' ? LABEL_REFUSAL_QUEUE : LABEL_REFUSAL_SHED;
-    case 503: return f->code != NULL && f->code[0] == 'd' ? LABEL_REFUSAL_DRAINING
-                                                          : LABEL_REFUSAL_UNAVAILABLE;
+    case 429:
+        return is_code(f, "queue_full")   ? LABEL_REFUSAL_QUEUE
+               : is_code(f, "overloaded") ? LABEL_REFUSAL_SHED : LABEL_REFUSAL_RATE;
+    case 503: return is_code(f, "draining") ? LABEL_REFUSAL_DRAINING : LABEL_REFUSAL_UNAVAILABLE;
     default: break;
     }
     return f->n_ctx != 0 ? LABEL_REFUSAL_TOO_LONG : LABEL_REFUSAL_INVALID;
+}
+
+void serve_count_refusal(zp_serve *s, enum serve_endpoint endpoint, const struct apifault *f)
+{
+    metrics_add(s->metrics, METRIC_REFUSED, METRIC_AT(endpoint, refusal_of(f)), 1);
 }
 
 static void leave_variant(struct servejob *j)
@@ -63,7 +76,7 @@ void servejob_refused(struct servejob *j)
     if (j->booked) return;
     j->booked = true;
     leave_variant(j);
-    metrics_add(s->metrics, METRIC_REFUSED, METRIC_AT(j->endpoint, refusal_of(&j->fault)), 1);
+    serve_count_refusal(s, j->endpoint, &j->fault);
     const struct outcome o = { .end = OUTCOME_CANCELLED };
     if (j->has_ticket) rollout_end(s->rollout, &j->ticket, &o, os_now());
     LOGLINE(&s->log, LOG_INFO, "request_refused", j->request_id,
@@ -176,6 +189,7 @@ void servejob_book(struct servejob *j, enum servejob_outcome o, const struct sch
                            : o == SERVEJOB_CANCELLED ? OUTCOME_CANCELLED : servejob_end_of(last);
     struct outcome outcome = outcome_of(j, end, &u);
     count(j, o, end, &u);
+    serveguard_charge(j->key, u.n_drawn);
     rollout_end(s->rollout, &j->ticket, &outcome, os_now());
     s->cuts = true;
     log_end(j, o, &u);

@@ -31,7 +31,7 @@ static struct serverun *add_run(struct servejob *j)
 static void set_job(const struct servejob *j, struct sched_job *job)
 {
     *job = j->r.job;
-    job->slot = j->ticket.variant;
+    job->slot = j->s->slots[j->ticket.variant];
     job->salt = j->salt;
     job->arrived = j->arrived;
     job->deadline = j->deadline;
@@ -84,6 +84,14 @@ static zp_status ask_rollout(struct servejob *j)
     return status;
 }
 
+/* Of the key: prompts now, answers when they have ended. */
+static zp_status take_tokens(struct servejob *j)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < j->n_prompts; i++) n += j->prompts[i].p.ids.count;
+    return serveguard_take_tokens(j->key, n, &j->fault) ? ZP_OK : ZP_RUN;
+}
+
 static void hold_model(struct servejob *j)
 {
     j->first_variant = j->ticket.variant;
@@ -102,6 +110,7 @@ static zp_status prepare(struct servejob *j)
     if (j->r.timeout != 0 && (timeout == 0 || j->r.timeout < timeout)) timeout = j->r.timeout;
     if (timeout != 0) j->deadline = j->arrived + timeout;
     if (!j->r.has_seed) j->r.job.sampler.seed = service_random(j->s);
+    ZP_TRY(take_tokens(j));
     ZP_TRY(ask_rollout(j));
     hold_model(j);
     return servejob_open_reply(j);
@@ -169,6 +178,7 @@ static zp_status submit_rest(struct servejob *j, uint32_t prompt, uint32_t choic
         job.prompt = all;
         job.n_prompt = n;
         job.n_begun = c->n;
+        job.arrived = os_now(); /* here: its queue is that of the baseline */
         job.n_choices = 1;
         job.sampler.seed += choice;
         job.prompt_logprobs = job.prompt_logprobs && c->n == 0 && choice == 0;
@@ -197,7 +207,7 @@ static void change_model(struct servejob *j)
     j->runs_on = s->variants[VARIANT_BASELINE];
     j->runs_on->n_jobs++;
     before->n_jobs--;
-    service_settle_model(s, before);
+    servemodels_settle(s, before);
     s->n_at_candidate--;
     j->moved = true;
     metrics_add(s->metrics, METRIC_MOVED, METRIC_AT(0), 1);

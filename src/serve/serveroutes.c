@@ -7,24 +7,7 @@
 #include "serve/api_anthropic.h"
 #include "serve/api_plain.h"
 #include "serve/apiprompt.h"
-#include "serve/service.h"
-
-/* ---- answers --------------------------------------------------------------------------------- */
-
-static void chat(zp_serve *s, const struct http_request *r, struct http_exchange *x)
-{
-    servejob_begin(s, SERVE_CHAT, r, x);
-}
-
-static void completions(zp_serve *s, const struct http_request *r, struct http_exchange *x)
-{
-    servejob_begin(s, SERVE_COMPLETIONS, r, x);
-}
-
-static void messages(zp_serve *s, const struct http_request *r, struct http_exchange *x)
-{
-    servejob_begin(s, SERVE_MESSAGES, r, x);
-}
+#include "serve/serveadmin.h"
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -36,31 +19,30 @@ static struct plain_model listed(const zp_serve *s)
     return m;
 }
 
-static void models(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void models(const struct servecall *c)
 {
     struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
-    struct plain_model m = listed(s);
+    struct plain_model m = listed(c->s);
     zp_err err = { 0 };
-    ZP_UNUSED(r);
     zp_status status = plain_write_models(&m, 1, &body, &err);
-    serve_reply_json(x, API_OPENAI, status, &body, &err);
+    serve_reply_json(c->x, API_OPENAI, status, &body, &err);
 }
 
-static void model(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void model(const struct servecall *c)
 {
-    const char *asked = r->path + strlen("/v1/models/");
+    const char *asked = c->r->path + strlen("/v1/models/");
     struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
-    struct plain_model m = listed(s);
+    struct plain_model m = listed(c->s);
     struct apifault fault = { 0 };
     zp_err err = { 0 };
-    if (strcmp(asked, s->name) != 0) {
+    if (strcmp(asked, c->s->name) != 0) {
         (void)apifault_set(&fault, 404, "model_not_found", "model",
-                           "the model '%.200s' is not served here; '%.200s' is", asked, s->name);
-        serve_reply_fault(x, API_OPENAI, &fault);
+                           "the model '%.200s' is not served here; '%.200s' is", asked, c->s->name);
+        serve_reply_fault(c->x, API_OPENAI, &fault);
         return;
     }
     zp_status status = plain_write_model(&m, &body, &err);
-    serve_reply_json(x, API_OPENAI, status, &body, &err);
+    serve_reply_json(c->x, API_OPENAI, status, &body, &err);
 }
 
 /* ---- texts and tokens ------------------------------------------------------------------------ */
@@ -111,17 +93,17 @@ static zp_status tokenize_text(const struct zp_model *m, const struct plain_requ
     return status;
 }
 
-static void tokenize(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void tokenize(const struct servecall *c)
 {
     struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
     struct apifault fault = { 0 };
     struct plain_request p;
     zp_err err = { 0 };
-    zp_status status = plain_read_tokenize(&p, (const char *)r->body, r->body_size, &s->api_limits,
+    zp_status status = plain_read_tokenize(&p, (const char *)c->r->body, c->r->body_size, &c->s->api_limits,
                                            &fault);
     if (status == ZP_OK)
-        status = tokenize_text(s->variants[VARIANT_BASELINE]->model, &p, &body, &err);
-    answer(x, API_OPENAI, &fault, status, &body, &err);
+        status = tokenize_text(c->s->variants[VARIANT_BASELINE]->model, &p, &body, &err);
+    answer(c->x, API_OPENAI, &fault, status, &body, &err);
     plain_free(&p);
 }
 
@@ -139,17 +121,17 @@ static zp_status detokenize_ids(const struct zp_model *m, const struct plain_req
     return status;
 }
 
-static void detokenize(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void detokenize(const struct servecall *c)
 {
     struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
     struct apifault fault = { 0 };
     struct plain_request p;
     zp_err err = { 0 };
-    zp_status status = plain_read_detokenize(&p, (const char *)r->body, r->body_size,
-                                             &s->api_limits, &fault);
+    zp_status status = plain_read_detokenize(&p, (const char *)c->r->body, c->r->body_size,
+                                             &c->s->api_limits, &fault);
     if (status == ZP_OK)
-        status = detokenize_ids(s->variants[VARIANT_BASELINE]->model, &p, &body, &err);
-    answer(x, API_OPENAI, &fault, status, &body, &err);
+        status = detokenize_ids(c->s->variants[VARIANT_BASELINE]->model, &p, &body, &err);
+    answer(c->x, API_OPENAI, &fault, status, &body, &err);
     plain_free(&p);
 }
 
@@ -157,35 +139,34 @@ typedef zp_status (*chat_reader)(struct api_request *r, const char *body, size_t
                                  const struct api_limits *limits, struct apifault *fault);
 
 /* What a chat's prompt is, without an answer to it. */
-static void show_prompt(zp_serve *s, const struct http_request *r, struct http_exchange *x,
-                        chat_reader read, bool count)
+static void show_prompt(const struct servecall *c, chat_reader read, bool count)
 {
     enum api api = count ? API_ANTHROPIC : API_OPENAI;
-    const struct zp_model *m = s->variants[VARIANT_BASELINE]->model;
+    const struct zp_model *m = c->s->variants[VARIANT_BASELINE]->model;
     struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
     struct apifault fault = { 0 };
     struct apiprompt p = { 0 };
     struct api_request a;
     zp_err err = { 0 };
-    zp_status status = read(&a, (const char *)r->body, r->body_size, &s->api_limits, &fault);
+    zp_status status = read(&a, (const char *)c->r->body, c->r->body_size, &c->s->api_limits, &fault);
     if (status == ZP_OK) status = apiprompt_open_chat(&p, m, &a, &fault);
     if (status == ZP_OK)
         status = count ? anthropic_write_count(p.ids.count, &body, &err)
                        : plain_write_text("prompt", (const char *)p.text.data, p.text.size, &body,
                                           &err);
-    answer(x, api, &fault, status, &body, &err);
+    answer(c->x, api, &fault, status, &body, &err);
     apiprompt_free(&p);
     apirequest_free(&a);
 }
 
-static void apply_template(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void apply_template(const struct servecall *c)
 {
-    show_prompt(s, r, x, openai_read_chat, false);
+    show_prompt(c, openai_read_chat, false);
 }
 
-static void count_tokens(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void count_tokens(const struct servecall *c)
 {
-    show_prompt(s, r, x, anthropic_read_messages, true);
+    show_prompt(c, anthropic_read_messages, true);
 }
 
 /* ---- health ---------------------------------------------------------------------------------- */
@@ -196,60 +177,69 @@ static void say(struct http_exchange *x, int status, const char *text)
                                         .size = strlen(text) });
 }
 
-static void healthz(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void healthz(const struct servecall *c)
 {
-    ZP_UNUSED(r);
-    if (servestat_is_alive(s)) say(x, 200, "{\"status\":\"ok\"}");
-    else say(x, 503, "{\"status\":\"stalled\"}");
+    if (servestat_is_alive(c->s)) say(c->x, 200, "{\"status\":\"ok\"}");
+    else say(c->x, 503, "{\"status\":\"stalled\"}");
 }
 
-static void readyz(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void readyz(const struct servecall *c)
 {
     struct apifault fault = { 0 };
-    ZP_UNUSED(r);
-    if (!service_is_ready(s, &fault)) serve_reply_fault(x, API_OPENAI, &fault);
-    else healthz(s, r, x);
+    if (!service_is_ready(c->s, &fault)) serve_reply_fault(c->x, API_OPENAI, &fault);
+    else healthz(c);
 }
 
-static void metrics(zp_serve *s, const struct http_request *r, struct http_exchange *x)
+static void metrics(const struct servecall *c)
 {
-    enum metrics_format format = metrics_format_of(http_header(r, "accept"));
+    enum metrics_format format = metrics_format_of(http_header(c->r, "accept"));
     struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
     zp_err err = { 0 };
-    zp_status status = servestat_write(s, format, &body, &err);
+    zp_status status = servestat_write(c->s, format, &body, &err);
     if (status != ZP_OK) {
-        serve_reply_json(x, API_OPENAI, status, &body, &err);
+        serve_reply_json(c->x, API_OPENAI, status, &body, &err);
         return;
     }
-    http_reply(x, &(struct http_reply){ .status = 200, .type = metrics_content_type(format),
+    http_reply(c->x, &(struct http_reply){ .status = 200, .type = metrics_content_type(format),
                                         .body = body.data, .size = body.size });
     buffer_free(&body);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-enum { PUBLIC = 1, EARLY = 2, BODY = 4 }; /* without a key; before a model is there */
+enum { PUBLIC = 1, EARLY = 2, BODY = 4, ADMIN = 8 }; /* without a key; before there is a model */
 enum { SMALL = 1 << 20 };                 /* bytes of bodies that are read on the loop's thread */
 
 static const struct row {
     const char *method, *path;
-    void (*handle)(zp_serve *s, const struct http_request *r, struct http_exchange *x);
+    void (*handle)(const struct servecall *c); /* NULL: an answer is drawn */
     unsigned flags;
     size_t body_bytes;
+    enum serve_endpoint endpoint; /* of those */
 } rows[] = {
-    { "POST", "/v1/chat/completions", chat, BODY, 0 },
-    { "POST", "/v1/completions", completions, BODY, 0 },
-    { "POST", "/v1/messages", messages, BODY, 0 },
-    { "POST", "/v1/messages/count_tokens", count_tokens, BODY, SMALL },
-    { "GET", "/v1/models", models, 0, 0 },
-    { "GET", "/v1/models/", model, 0, 0 },
-    { "POST", "/tokenize", tokenize, BODY, SMALL },
-    { "POST", "/detokenize", detokenize, BODY, SMALL },
-    { "POST", "/apply-template", apply_template, BODY, SMALL },
-    { "GET", "/healthz", healthz, PUBLIC | EARLY, 0 },
-    { "GET", "/readyz", readyz, PUBLIC | EARLY, 0 },
-    { "GET", "/health", readyz, PUBLIC | EARLY, 0 },
-    { "GET", "/metrics", metrics, PUBLIC | EARLY, 0 },
+    { "POST", "/v1/chat/completions", NULL, BODY, 0, SERVE_CHAT },
+    { "POST", "/v1/completions", NULL, BODY, 0, SERVE_COMPLETIONS },
+    { "POST", "/v1/messages", NULL, BODY, 0, SERVE_MESSAGES },
+    { "POST", "/v1/messages/count_tokens", count_tokens, BODY, SMALL, 0 },
+    { "GET", "/v1/models", models, 0, 0, 0 },
+    { "GET", "/v1/models/", model, 0, 0, 0 },
+    { "POST", "/tokenize", tokenize, BODY, SMALL, 0 },
+    { "POST", "/detokenize", detokenize, BODY, SMALL, 0 },
+    { "POST", "/apply-template", apply_template, BODY, SMALL, 0 },
+    { "GET", "/healthz", healthz, PUBLIC | EARLY, 0, 0 },
+    { "GET", "/readyz", readyz, PUBLIC | EARLY, 0, 0 },
+    { "GET", "/health", readyz, PUBLIC | EARLY, 0, 0 },
+    { "GET", "/metrics", metrics, PUBLIC | EARLY, 0, 0 },
+    { "GET", "/admin/status", serveadmin_status, ADMIN, 0, 0 },
+    { "GET", "/admin/requests", serveadmin_requests, ADMIN, 0, 0 },
+    { "POST", "/admin/requests/cancel", serveadmin_cancel, ADMIN | BODY, SMALL, 0 },
+    { "GET", "/admin/audit", serveadmin_audit, ADMIN, 0, 0 },
+    { "GET", "/admin/gates", serveadmin_gates, ADMIN, 0, 0 },
+    { "POST", "/admin/canary", serveadmin_canary, ADMIN | BODY, SMALL, 0 },
+    { "POST", "/admin/breaker", serveadmin_breaker, ADMIN | BODY, SMALL, 0 },
+    { "POST", "/admin/models", serveadmin_models, ADMIN | BODY, SMALL, 0 },
+    { "POST", "/admin/cache", serveadmin_cache, ADMIN | BODY, SMALL, 0 },
+    { "POST", "/admin/drain", serveadmin_drain, ADMIN | BODY, SMALL, 0 },
 };
 
 struct serveroute {
@@ -257,13 +247,26 @@ struct serveroute {
     const struct row *row;
 };
 
+static bool may_pass(const struct row *row, struct servecall *c, struct apifault *fault)
+{
+    if (row->flags & ADMIN) return serveguard_admin(c, fault);
+    if (!(row->flags & PUBLIC) && !serveguard_client(c, fault)) return false;
+    return (row->flags & EARLY) || service_is_ready(c->s, fault);
+}
+
 static void handle(void *arg, const struct http_request *r, struct http_exchange *x)
 {
     const struct serveroute *route = arg;
+    struct servecall c = { .s = route->s, .r = r, .x = x };
     struct apifault fault = { 0 };
-    if (!(route->row->flags & EARLY) && !service_is_ready(route->s, &fault))
+    const struct row *row = route->row;
+    bool passes = may_pass(row, &c, &fault);
+    if (passes && row->handle != NULL) row->handle(&c);
+    else if (passes) servejob_begin(&c, row->endpoint);
+    else {
+        if (row->handle == NULL) serve_count_refusal(c.s, row->endpoint, &fault);
         serve_reply_fault(x, serve_api_of(r->path), &fault);
-    else route->row->handle(route->s, r, x);
+    }
 }
 
 zp_status serveroutes_open(zp_serve *s, size_t *n, zp_err *err)

@@ -77,17 +77,23 @@ static void refresh_variant(zp_serve *s, unsigned v, const struct sched_figures 
 {
     struct metrics *m = s->metrics;
     const struct servemodel *model = s->variants[v];
+    const struct sched_slot *slot = &f->slots[s->slots[v]];
     if (model == NULL) return;
-    uint64_t used = f->slots[v].kv_pages_used, kept = f->slots[v].kv_pages_kept;
+    uint64_t used = slot->kv_pages_used, kept = slot->kv_pages_kept;
+    double done = (double)slot->position_done, skipped = (double)slot->position_skipped;
     uint32_t n = model->info.n_layer, zeroed = model->zeroed[ZP_MODE_FULL];
-    metrics_set(m, METRIC_SEQUENCES, METRIC_AT(v), (double)f->slots[v].sequences);
+    metrics_set(m, METRIC_SEQUENCES, METRIC_AT(v), (double)slot->sequences);
     metrics_set(m, METRIC_KV_PAGES, METRIC_AT(v, LABEL_PAGE_USED), (double)used);
     metrics_set(m, METRIC_KV_PAGES, METRIC_AT(v, LABEL_PAGE_KEPT), (double)kept);
     metrics_set(m, METRIC_KV_PAGES, METRIC_AT(v, LABEL_PAGE_FREE),
-                (double)(f->slots[v].kv_pages - used - kept));
+                (double)(slot->kv_pages - used - kept));
     metrics_set(m, METRIC_ROPE_LAYERS, METRIC_AT(v), (double)(n - zeroed));
     metrics_set(m, METRIC_NOPE_LAYERS, METRIC_AT(v), (double)zeroed);
     metrics_set(m, METRIC_ECR, METRIC_AT(v), (double)zeroed / n);
+    metrics_set(m, METRIC_PSR, METRIC_AT(v), done + skipped > 0 ? skipped / (done + skipped) : NAN);
+    metrics_set_count(m, METRIC_POSITIONS, METRIC_AT(v, LABEL_POSITION_DONE), slot->position_done);
+    metrics_set_count(m, METRIC_POSITIONS, METRIC_AT(v, LABEL_POSITION_SKIPPED),
+                      slot->position_skipped);
 }
 
 static void refresh_sched(zp_serve *s)

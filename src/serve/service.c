@@ -1,10 +1,9 @@
 /* service.c: the server as a whole: its parts are opened, run and ended in order here.
  * Owns: all of struct zp_serve. Does not know: what requests say.
- * S1 a model is closed when the scheduler has given its engine back and no request holds it.
- * S2 the end: listeners close, the scheduler takes no jobs, requests under way end or are cut; when
+ * S1 the end: listeners close, the scheduler takes no jobs, requests under way end or are cut; when
  *    no connection and no request is left the loop stops. A model that cannot be loaded at the
  *    start ends it at once.
- * S3 stops and reloads are noted by whoever calls, and obeyed by the loop. */
+ * S2 stops and reloads are noted by whoever calls, and obeyed by the loop. */
 #include "serve/service.h"
 
 #include <math.h>
@@ -14,142 +13,33 @@
 
 #include "base/hash.h"
 #include "base/os.h"
+#include "serve/serveoptions.h"
 
 #define DRAIN_SECONDS 30.0
 #define CUT_SECONDS 1.0 /* that connections get beyond the scheduler's, for the last event */
 #define READERS 2
 
-/* ---- models ---------------------------------------------------------------------------------- */
-
-struct loading {
-    struct servetask task;
-    zp_serve *s;
-    char *path;
-    enum variant variant;
-    struct servemodel *model;
-    zp_status status;
-    zp_err err;
-};
-
-static void load(struct servetask *t)
-{
-    struct loading *l = (struct loading *)t;
-    zp_serve_options o = l->s->o;
-    const struct servemodel *baseline = l->s->variants[VARIANT_BASELINE];
-    if (l->variant == VARIANT_CANDIDATE) o.engine.n_ctx = baseline->n_ctx;
-    l->status = servemodel_open(&l->model, l->path, &o, &l->err);
-    if (l->status != ZP_OK || l->variant == VARIANT_BASELINE) return;
-    l->status = servemodel_check_alike(baseline, l->model, &l->err);
-}
-
-static void end_loading(struct loading *l)
-{
-    mem_free(l->path);
-    mem_free(l);
-}
-
-/* The scheduler takes it; the one before goes when its last job has ended. */
-static zp_status place(zp_serve *s, enum variant v, struct servemodel *m, zp_err *err)
-{
-    if (s->name == NULL)
-        s->name = mem_strdup(MEM_SERVE, s->o.alias != NULL ? s->o.alias : m->name);
-    ZP_FAIL_IF(s->name == NULL, err, ZP_NO_MEMORY, "not enough memory for a name");
-    ZP_TRY(sched_set_engine(s->sched, v, m->engine, err));
-    m->placed = true;
-    m->next = s->models;
-    s->models = m;
-    s->variants[v] = m;
-    return ZP_OK;
-}
-
-static void start_loading(zp_serve *s, enum variant v, const char *path);
-
-static void say_loaded(const zp_serve *s, enum variant v, const struct servemodel *m)
-{
-    struct servemodel_share zeroed;
-    LOGLINE(&s->log, LOG_INFO, "model_loaded", NULL, logline_text("variant", variant_name(v)),
-            logline_text("model", m->name), logline_text("arch", m->info.arch),
-            logline_uint("n_ctx", m->n_ctx), logline_uint("kv_bytes", m->stats.kv_bytes),
-            logline_text("layer_zeroed", servemodel_zeroed(m, ZP_MODE_FULL, &zeroed)),
-            logline_text("rope_theta", m->theta));
-}
-
-static void become_ready(zp_serve *s)
-{
-    if (s->state == LABEL_SERVER_LOADING) s->state = LABEL_SERVER_READY;
-    s->api_limits.n_vocab = s->variants[VARIANT_BASELINE]->info.n_vocab;
-    LOGLINE(&s->log, LOG_INFO, "ready", NULL, logline_text("url", s->url),
-            logline_text("model", s->name));
-    if (s->o.ready != NULL) s->o.ready(s->o.ready_arg, s->url);
-    if (s->o.candidate != NULL) start_loading(s, VARIANT_CANDIDATE, s->o.candidate);
-}
-
-static void end_with(zp_serve *s, const struct loading *l)
-{
-    s->status = l->status;
-    ZP_UNUSED(status_fail(s->err, l->status, l->err.file, l->err.line, "%s", l->err.message));
-    evloop_stop(s->loop);
-}
-
-static void loaded(struct servetask *t)
-{
-    struct loading *l = (struct loading *)t;
-    zp_serve *s = l->s;
-    double now = os_now();
-    bool first = l->variant == VARIANT_BASELINE && s->variants[VARIANT_BASELINE] == NULL;
-    if (l->status == ZP_OK && s->running) l->status = place(s, l->variant, l->model, &l->err);
-    if (l->status != ZP_OK || !s->running) {
-        servemodel_close(l->model);
-        if (s->running)
-            LOGLINE(&s->log, LOG_ERROR, "model_failed", NULL,
-                    logline_text("variant", variant_name(l->variant)),
-                    logline_text("path", l->path), logline_text("error", l->err.message));
-        if (s->running && first) end_with(s, l);
-    } else {
-        say_loaded(s, l->variant, l->model);
-        if (l->variant == VARIANT_BASELINE) rollout_set_baseline(s->rollout, now);
-        else rollout_set_candidate(s->rollout, true, now);
-        if (first) become_ready(s);
-    }
-    end_loading(l);
-}
-
-static void start_loading(zp_serve *s, enum variant v, const char *path)
-{
-    struct loading *l = mem_zalloc(MEM_SERVE, sizeof *l);
-    char *copy = mem_strdup(MEM_SERVE, path);
-    if (l == NULL || copy == NULL) {
-        mem_free(l);
-        mem_free(copy);
-        return;
-    }
-    *l = (struct loading){ .task = { .run = load, .done = loaded }, .s = s, .path = copy,
-                           .variant = v };
-    servework_give(s->loader, &l->task);
-}
-
-void service_settle_model(zp_serve *s, struct servemodel *m)
-{
-    if (m->placed || m->n_jobs != 0) return; // S1
-    struct servemodel **at = &s->models;
-    while (*at != m) at = &(*at)->next;
-    *at = m->next;
-    servemodel_close(m);
-}
-
-static void release_engine(zp_serve *s, const zp_engine *e)
-{
-    struct servemodel *m = s->models;
-    while (m->engine != e) m = m->next;
-    m->placed = false;
-    service_settle_model(s, m);
-}
-
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void try_end(zp_serve *s)
 {
-    if (s->http_ended && s->jobs == NULL) evloop_stop(s->loop); // S2
+    if (s->http_ended && s->jobs == NULL) evloop_stop(s->loop); // S1
+}
+
+void service_end(zp_serve *s, zp_status status, const zp_err *why)
+{
+    s->status = status;
+    (void)status_fail(s->err, status, why->file, why->line, "%s", why->message);
+    evloop_stop(s->loop);
+}
+
+void service_ready(zp_serve *s)
+{
+    if (s->state == LABEL_SERVER_LOADING) s->state = LABEL_SERVER_READY;
+    LOGLINE(&s->log, LOG_INFO, "ready", NULL, logline_text("url", s->url),
+            logline_text("model", s->name));
+    servewatch_tell(s, NOTIFY_READY);
+    if (s->o.ready != NULL) s->o.ready(s->o.ready_arg, s->url);
 }
 
 void service_jobs_ended(zp_serve *s)
@@ -164,7 +54,7 @@ static void on_news(void *arg)
     http_turn(s->http);
     while ((e = sched_next(s->sched)) != NULL) {
         if (e->id != 0) servejob_event(e);
-        else if (e->kind == SCHED_RELEASED) release_engine(s, e->engine);
+        else if (e->kind == SCHED_RELEASED) servemodels_released(s, e->engine);
     }
 }
 
@@ -187,6 +77,7 @@ static void on_tick(void *arg)
     s->cuts = true;
     servejob_move_cut(s);
     servejob_tick(s, now);
+    servewatch_tick(s, now);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -198,13 +89,39 @@ static void http_drained(void *arg)
     try_end(s);
 }
 
-static void drain(zp_serve *s, double seconds)
+void service_drain(zp_serve *s, double seconds)
 {
     s->state = LABEL_SERVER_DRAINING;
+    servewatch_tell(s, NOTIFY_STOPPING);
     LOGLINE(&s->log, LOG_INFO, "draining", NULL, logline_uint("requests", s->n_jobs),
             logline_real("seconds", seconds));
     sched_drain(s->sched, os_now() + seconds);
     http_drain(s->http, (uint64_t)((seconds + CUT_SECONDS) * 1e3), http_drained, s);
+}
+
+static void say_reload(zp_serve *s, const char *what, zp_status status, const zp_err *err)
+{
+    LOGLINE(&s->log, status == ZP_OK ? LOG_INFO : LOG_ERROR, "reload", NULL,
+            logline_text("what", what), logline_bool("done", status == ZP_OK),
+            logline_text("error", status == ZP_OK ? NULL : err->message));
+}
+
+static void reload_keys(zp_serve *s, struct servekeys *keys, const char *path, const char *what)
+{
+    zp_err err = { 0 };
+    if (path != NULL) say_reload(s, what, servekeys_read(keys, path, &err), &err);
+}
+
+/* What cannot be read stays as it was. */
+static void reload(zp_serve *s)
+{
+    zp_err err = { 0 };
+    servewatch_tell(s, NOTIFY_RELOADING);
+    reload_keys(s, &s->keys, s->o.api_keys, "api keys");
+    reload_keys(s, &s->admin_keys, s->o.admin_keys, "admin keys");
+    if (s->o.tls_certificate != NULL)
+        say_reload(s, "certificate", http_reload_tls(s->http, &err), &err);
+    if (s->state == LABEL_SERVER_READY) servewatch_tell(s, NOTIFY_READY);
 }
 
 static void on_orders(void *arg)
@@ -212,7 +129,8 @@ static void on_orders(void *arg)
     zp_serve *s = arg;
     unsigned stops = atomic_load(&s->stops);
     double seconds = s->o.drain_timeout > 0 ? s->o.drain_timeout : DRAIN_SECONDS;
-    if (stops > s->n_stops) drain(s, stops > 1 ? 0 : seconds); // S3
+    if (atomic_exchange(&s->reloads, false)) reload(s);
+    if (stops > s->n_stops) service_drain(s, stops > 1 ? 0 : seconds); // S2
     s->n_stops = stops;
 }
 
@@ -275,9 +193,19 @@ static zp_status open_http(zp_serve *s, zp_err *err)
     return listen_all(s, err);
 }
 
+static void keep_decision(void *arg, const char *line, size_t size)
+{
+    zp_serve *s = arg;
+    LOGLINE(&s->log, LOG_INFO, "audit", NULL, logline_text("decision", line));
+    if (s->o.audit != NULL) s->o.audit(s->o.log_arg, line, size);
+}
+
 static zp_status open_rollout(zp_serve *s, zp_err *err)
 {
-    struct rollout_options o = { .breaker.most_std = s->o.breaker_std };
+    struct rollout_options o;
+    ZP_TRY(serveoptions_rollout(&s->o, &o, err));
+    o.audit.sink = keep_decision;
+    o.audit.sink_arg = s;
     return rollout_open(&s->rollout, &o, os_now(), (double)os_unix_now() * 1e-9, err);
 }
 
@@ -321,6 +249,8 @@ static zp_status fill(zp_serve *s, zp_err *err)
     ZP_TRY(evtimer_open(&s->tick, s->loop, on_tick, s, err));
     ZP_TRY(servework_open(&s->readers, s->loop, READERS, err));
     ZP_TRY(servework_open(&s->loader, s->loop, 1, err));
+    if (s->o.api_keys != NULL) ZP_TRY(servekeys_read(&s->keys, s->o.api_keys, err));
+    if (s->o.admin_keys != NULL) ZP_TRY(servekeys_read(&s->admin_keys, s->o.admin_keys, err));
     ZP_TRY(open_rollout(s, err));
     ZP_TRY(open_sched(s, err));
     return open_http(s, err);
@@ -342,8 +272,10 @@ zp_status zp_serve_run(zp_serve *s, zp_err *err)
 {
     s->err = err;
     s->running = true;
+    s->slots[VARIANT_CANDIDATE] = 1;
+    s->started = os_now();
     evtimer_start(s->tick, 1000, 1000);
-    start_loading(s, VARIANT_BASELINE, s->o.model);
+    if (service_load(s, VARIANT_BASELINE, s->o.model, AUDIT_RULE, err) != ZP_OK) return err->code;
     if (atomic_load(&s->stops) != 0) evwake_send(s->orders);
     evloop_run(s->loop);
     s->running = false;
@@ -361,12 +293,10 @@ void zp_serve_close(zp_serve *s)
     sched_close(s->sched);
     servejob_close_all(s);
     evwake_close(s->news);
-    while (s->models != NULL) {
-        struct servemodel *m = s->models;
-        s->models = m->next;
-        servemodel_close(m);
-    }
+    servemodels_close(s);
     rollout_close(s->rollout);
+    servekeys_free(&s->keys);
+    servekeys_free(&s->admin_keys);
     evwake_close(s->orders);
     evtimer_close(s->tick);
     evloop_close(s->loop);
@@ -375,6 +305,7 @@ void zp_serve_close(zp_serve *s)
     mem_free(s->route_args);
     mem_free(s->url);
     mem_free(s->name);
+    mem_free(s->loading);
     mem_free(s);
 }
 
