@@ -88,10 +88,7 @@ void servejob_refused(struct servejob *j)
 
 enum outcome_end servejob_end_of(const struct sched_event *last)
 {
-    if (last == NULL) return OUTCOME_FAILED;
-    if (last->kind == SCHED_DONE) return OUTCOME_DONE;
-    if (last->kind == SCHED_CANCELLED) return OUTCOME_CANCELLED;
-    return last->why == SCHED_LATE ? OUTCOME_LATE : OUTCOME_FAILED;
+    return last == NULL ? OUTCOME_FAILED : outcome_of_event(last).end;
 }
 
 static struct outcome outcome_of(const struct servejob *j, enum outcome_end end,
