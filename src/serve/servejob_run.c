@@ -347,8 +347,10 @@ static void take_last(struct servejob *j, struct serverun *run, const struct sch
     if (!counts) return;
     if (j->gone) servejob_book(j, SERVEJOB_CANCELLED, e);
     else if (e->kind == SCHED_REFUSED) take_refusal(j, e);
-    else if (must_move(j, e)) servejob_move(j, e);
-    else take_end(j, run, e);
+    else if (must_move(j, e)) {
+        j->prompts[run->prompt].n_runs--;
+        servejob_move(j, e);
+    } else take_end(j, run, e);
 }
 
 static void take(struct servejob *j, struct serverun *run, struct sched_event *e)
