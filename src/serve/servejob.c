@@ -12,7 +12,8 @@
 
 #include "base/os.h"
 
-enum { SMALL_BODY = 8 << 10 }; /* bytes that are read on the loop's thread */
+/* bytes of a body that is read on the loop's thread; of usage.architecture_details */
+enum { SMALL_BODY = 8 << 10, MOST_ARCHITECTURE = 1 << 20 };
 #define BEGIN_SECONDS 10.0
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -41,6 +42,7 @@ static void free_job(struct servejob *j)
     mem_free(j->prompts);
     mem_free(j->echo);
     apirequest_free(&j->r);
+    buffer_free(&j->architecture);
     mem_free(j->body);
     mem_free(j);
 }
@@ -154,6 +156,16 @@ static void was_read(struct servetask *t)
     go_on((struct servejob *)((char *)t - offsetof(struct servejob, task)));
 }
 
+static bool asks_for_architecture(const struct http_request *r)
+{
+    static const char *const names[] = { "zerope-beta", "anthropic-beta", "openai-beta" };
+    for (size_t i = 0; i < ZP_COUNT(names); i++) {
+        const char *value = http_header(r, names[i]);
+        if (value != NULL && strstr(value, "architecture-details") != NULL) return true;
+    }
+    return false;
+}
+
 /* NULL: no memory. */
 static struct servejob *open_job(const struct servecall *call, enum serve_endpoint endpoint)
 {
@@ -172,6 +184,8 @@ static struct servejob *open_job(const struct servecall *call, enum serve_endpoi
                             .body_size = r->body_size, .limits = s->api_limits,
                             .reads = s->variants[VARIANT_BASELINE], .arrived = os_now(),
                             .key = call->key,
+                            .wants_architecture = asks_for_architecture(r),
+                            .architecture = buffer_with_max(MEM_SERVE, MOST_ARCHITECTURE),
                             .salt = call->key != NULL ? call->key->salt : 0,
                             .task = { .run = read_job, .done = was_read }, .next = s->jobs };
     (void)snprintf(j->request_id, sizeof j->request_id, "%s", r->id);

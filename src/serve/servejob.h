@@ -73,6 +73,9 @@ struct servejob {
     bool gone;                  /* nobody waits for the answer */
     bool moved, stays;          /* from the candidate to the baseline; it cannot */
     bool begun;                 /* a stream has */
+    bool wants_architecture;
+    struct buffer architecture; /* JSON, once it is told */
+    uint64_t n_truncated; /* tokens left out of the prompt, as asked for */
     uint64_t n_drawn; /* tokens that were told */
     double arrived, first, last, deadline; /* first, last: tokens; 0: none yet */
 };
@@ -89,6 +92,10 @@ void servejob_settle(struct servejob *j);
 
 /* servejob_read.c: body -> prompts and form; on any thread. j->fault tells what is wrong. */
 void servejob_read(struct servejob *j);
+zp_status servejob_read_body(struct servejob *j);
+zp_status servejob_too_long(struct servejob *j, uint64_t n, bool at_least);
+/* servetruncate.c: the chat's prompt, without its oldest messages where they do not fit. */
+zp_status servetruncate_open(struct servejob *j);
 
 /* servejob_run.c: what is computed for it. */
 void servejob_launch(struct servejob *j);

@@ -156,6 +156,10 @@ static void count(const struct servejob *j, enum servejob_outcome o, enum outcom
         .looped = u->loop >= OUTCOME_LOOP_TOKENS
     };
     metrics_ended(j->s->metrics, &m);
+    if (m.phase == LABEL_PHASE_QUEUE) return;
+    metrics_add(j->s->metrics, METRIC_LOOKUPS,
+                METRIC_AT(j->first_variant, u->n_reused != 0 ? LABEL_LOOKUP_HIT : LABEL_LOOKUP_MISS),
+                1);
 }
 
 static void log_end(const struct servejob *j, enum servejob_outcome o, const struct sched_usage *u)

@@ -6,7 +6,7 @@
 
 #include "serve/servejob.h"
 
-static zp_status read_body(struct servejob *j)
+zp_status servejob_read_body(struct servejob *j)
 {
     static zp_status (*const readers[])(struct api_request *r, const char *body, size_t size,
                                         const struct api_limits *limits,
@@ -30,10 +30,9 @@ static zp_status check_model(struct servejob *j)
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-static zp_status check_length(struct servejob *j, uint64_t n, bool at_least)
+zp_status servejob_too_long(struct servejob *j, uint64_t n, bool at_least)
 {
     uint32_t n_ctx = j->reads->n_ctx;
-    if (n < n_ctx) return ZP_OK;
     zp_status status = apifault_set(
         &j->fault, 400, "context_length_exceeded",
         j->endpoint == SERVE_COMPLETIONS ? "prompt" : "messages",
@@ -42,6 +41,11 @@ static zp_status check_length(struct servejob *j, uint64_t n, bool at_least)
     j->fault.n_prompt = n;
     j->fault.n_ctx = n_ctx;
     return status;
+}
+
+static zp_status check_length(struct servejob *j, uint64_t n, bool at_least)
+{
+    return n < j->reads->n_ctx ? ZP_OK : servejob_too_long(j, n, at_least);
 }
 
 static zp_status open_text(struct servejob *j, uint32_t i)
@@ -71,6 +75,7 @@ static zp_status open_chat(struct servejob *j)
     uint64_t n_bytes = text_bytes(json_object_get(j->r.input, "messages"));
     /* A template may leave messages out: only what is far too long is refused unread. */
     uint64_t least = servemodel_least_tokens(j->reads, n_bytes);
+    if (j->r.truncation != TRUNCATE_NEVER) return servetruncate_open(j);
     if (least / 2 >= j->reads->n_ctx) ZP_TRY(check_length(j, least, true)); // Q1
     ZP_TRY(apiprompt_open_chat(&j->prompts[0].p, j->reads->model, &j->r, &j->fault));
     return check_length(j, j->prompts[0].p.ids.count, false);
@@ -91,6 +96,6 @@ static zp_status open_prompts(struct servejob *j)
 
 void servejob_read(struct servejob *j)
 {
-    if (read_body(j) != ZP_OK || check_model(j) != ZP_OK || open_prompts(j) != ZP_OK) return;
+    if (servejob_read_body(j) != ZP_OK || check_model(j) != ZP_OK || open_prompts(j) != ZP_OK) return;
     (void)apiprompt_open_grammar(&j->grammar, &j->prompts[0].p, j->reads->model, &j->r, &j->fault);
 }

@@ -1,25 +1,50 @@
 /* servejob_reply.c: what the client of a request gets: headers with what was computed how, events of
  * streams, whole answers. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/os.h"
 #include "serve/servejob.h"
+#include "serve/servestatus.h"
 
 #define MOST_ANSWER ((size_t)1 << 30)
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
 struct headers {
-    struct http_header at[8];
+    struct http_header at[16];
     size_t n;
     struct servemodel_share zeroed;
-    char ms[24];
+    char ms[24], limits[2][3][24];
 };
 
 static void add(struct headers *h, const char *name, const char *value)
 {
     h->at[h->n++] = (struct http_header){ name, value };
+}
+
+/* What a key has left. OpenAI's clients read when all is there again as a duration. */
+static void add_limit(struct headers *h, const struct servejob *j, int i,
+                      struct servekeys_limit *l)
+{
+    static const char *const names[2][2][3] = {
+        { { "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
+            "x-ratelimit-reset-requests" },
+          { "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens",
+            "x-ratelimit-reset-tokens" } },
+        { { "anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-remaining", NULL },
+          { "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining", NULL } },
+    };
+    if (l->most == 0) return;
+    double left = servekeys_left(l, os_now());
+    const double values[] = { l->most, floor(left), (l->most - left) * 60 / l->most };
+    for (int k = 0; k < 3; k++) {
+        const char *name = names[servejob_api(j)][i][k];
+        (void)snprintf(h->limits[i][k], sizeof h->limits[i][k], k == 2 ? "%.0fs" : "%.0f",
+                       values[k]);
+        if (name != NULL) add(h, name, h->limits[i][k]);
+    }
 }
 
 /* What is known once it was accepted. */
@@ -30,6 +55,10 @@ static void evidence(const struct servejob *j, struct headers *h)
     (void)snprintf(h->ms, sizeof h->ms, "%.0f", (os_now() - j->arrived) * 1e3);
     if (j->endpoint == SERVE_MESSAGES) add(h, "request-id", http_id(j->x));
     else add(h, "openai-processing-ms", h->ms);
+    if (j->key != NULL) {
+        add_limit(h, j, 0, &j->key->requests);
+        add_limit(h, j, 1, &j->key->tokens);
+    }
     if (!j->accepted || m == NULL) return;
     add(h, "x-model-arch", m->info.arch);
     add(h, "x-layer-zeroed", servemodel_zeroed(m, j->mode, &h->zeroed));
@@ -95,11 +124,27 @@ zp_status servejob_open_reply(struct servejob *j)
     return ZP_OK;
 }
 
+/* Asked for by a beta header. Without memory for it, the usage does without. */
+static const char *architecture(struct servejob *j)
+{
+    struct sched_figures f;
+    struct json_build w;
+    if (!j->wants_architecture) return NULL;
+    sched_read_figures(j->s->sched, &f);
+    json_build_append(&w, &j->architecture, NULL);
+    servestatus_write_architecture(j->runs_on, j->mode, &f.slots[j->s->slots[j->ticket.variant]],
+                                   &w);
+    return w.status == ZP_OK ? (const char *)j->architecture.data : NULL;
+}
+
 static void set_usage(struct servejob *j)
 {
     struct api_usage *u = &j->reply.usage;
     u->layer_zeroed = j->runs_on->zeroed[j->mode];
     u->moved = j->moved;
+    u->n_truncated = j->n_truncated;
+    u->approximate = j->n_truncated != 0;
+    u->architecture = architecture(j);
 }
 
 static void send_whole(struct servejob *j, struct http_exchange *x, const struct buffer *body)

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/os.h"
-#include "model/model.h"
+#include "model/engine.h"
 
 #define DIGITS 6
 
@@ -230,5 +230,41 @@ void servestatus_write_gates(zp_serve *s, struct json_build *w)
     json_build_object(w, NULL);
     for (unsigned v = 0; v < VARIANTS; v++)
         write_map(s->variants[v], variant_name((enum variant)v), w);
+    json_build_object_end(w);
+}
+
+/* ---- one answer ------------------------------------------------------------------------------ */
+
+static void write_open_pairs(const struct position *p, zp_mode mode, struct json_build *w)
+{
+    json_build_array(w, "open_pairs"); /* of all KV heads of a layer */
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        uint32_t n = 0;
+        for (uint32_t kv = 0; kv < p->n_kv && mode != ZP_MODE_ZERO; kv++)
+            n += count_open(&p->heads[l * p->n_kv + kv], mode == ZP_MODE_HALF);
+        json_build_uint(w, NULL, n);
+    }
+    json_build_array_end(w);
+}
+
+void servestatus_write_architecture(const struct servemodel *m, zp_mode mode,
+                                    const struct sched_slot *slot, struct json_build *w)
+{
+    static const char *const types[] = { [ZP_KV_F32] = "f32", [ZP_KV_BF16] = "bf16",
+                                         [ZP_KV_Q8] = "q8" };
+    const struct position *p = &m->model->position;
+    double done = (double)slot->position_done, skipped = (double)slot->position_skipped;
+    json_build_object(w, NULL);
+    json_build_text(w, "arch", m->info.arch);
+    json_build_text(w, "position_mode", position_mode_name(mode));
+    json_build_array(w, "kinds");
+    for (uint32_t l = 0; l < p->n_layer; l++)
+        json_build_text(w, NULL, position_kind_name(p->kind[l]));
+    json_build_array_end(w);
+    write_open_pairs(p, mode, w);
+    json_build_uint(w, "pairs", (uint64_t)p->n_kv * p->n_pair);
+    json_build_text(w, "rope_theta", m->theta);
+    json_build_text(w, "kv_type", types[m->engine->options.kv_type]);
+    json_build_real(w, "skip_ratio", done + skipped > 0 ? skipped / (done + skipped) : NAN, DIGITS);
     json_build_object_end(w);
 }

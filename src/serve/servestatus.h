@@ -7,6 +7,10 @@
 #include "serve/service.h"
 
 void servestatus_write(zp_serve *s, struct json_build *w);
+/* usage.architecture_details of an answer. */
+struct sched_slot;
+void servestatus_write_architecture(const struct servemodel *m, zp_mode mode,
+                                    const struct sched_slot *slot, struct json_build *w);
 void servestatus_write_gates(zp_serve *s, struct json_build *w);
 
 #endif

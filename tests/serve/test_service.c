@@ -316,6 +316,71 @@ static void test_forms_and_calls_are_kept(void **state)
     live_end(&l);
 }
 
+static void test_details_are_told_where_they_are_asked_for(void **state)
+{
+    static const char body[] = "{\"prompt\":\"x\",\"max_tokens\":2}";
+    struct live l;
+    (void)state;
+    live_begin(&l, live_options());
+    json_t *j = live_json(&l, "POST", text_path, "zerope-beta: architecture-details\r\n", body, 200);
+    assert_string_equal(text_in(j, "usage.architecture_details.kinds.3"), "rope");
+    assert_int_equal(number_in(j, "usage.architecture_details.open_pairs.0"), 16);
+    assert_string_equal(text_in(j, "usage.architecture_details.kv_type"), "bf16");
+    json_decref(j);
+    j = live_post(&l, text_path, body);
+    assert_null(json_object_get(json_in(j, "usage"), "architecture_details"));
+    json_decref(j);
+    live_end(&l);
+}
+
+/* Messages of 100 letters each; the context holds five of them. */
+static char *long_chat(const char *fields)
+{
+    char *body = malloc(8192), *at = body;
+    assert_non_null(body);
+    at += sprintf(at, "{\"max_tokens\":3,\"ignore_eos\":true%s,\"messages\":[{\"role\":\"system\","
+                  "\"content\":\"rules\"}", fields);
+    for (int i = 0; i < 20; i++)
+        at += sprintf(at, ",{\"role\":\"%s\",\"content\":\"%0100d\"}",
+                      i % 2 ? "assistant" : "user", i);
+    sprintf(at, ",{\"role\":\"user\",\"content\":\"last\"}]}");
+    return body;
+}
+
+static void check_truncated(const struct live *l, const char *fields)
+{
+    char *body = long_chat(fields);
+    json_t *j = live_post(l, chat_path, body);
+    double kept = number_in(j, "usage.prompt_tokens"), left = number_in(j, "usage.truncated_tokens");
+    assert_true(kept > 200 && kept <= 509 && left > 1500);
+    assert_true(json_is_true(json_in(j, "usage.approximate")));
+    json_decref(j);
+    free(body);
+}
+
+static void test_prompts_are_cut_only_where_that_is_asked_for(void **state)
+{
+    struct live l;
+    (void)state;
+    live_begin(&l, live_options());
+    char *body = long_chat("");
+    json_decref(live_json(&l, "POST", chat_path, "", body, 400));
+    free(body);
+    check_truncated(&l, ",\"truncation\":\"drop-oldest\"");
+    check_truncated(&l, ",\"truncation\":\"summarise\",\"metadata\":{\"summary\":\"of zeros\"}");
+    body = long_chat(",\"truncation\":\"summarise\"");
+    json_t *j = live_json(&l, "POST", chat_path, "", body, 400);
+    assert_string_equal(text_in(j, "error.param"), "metadata.summary");
+    json_decref(j);
+    free(body);
+    j = live_post(&l, chat_path, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+                                 "\"max_tokens\":2,\"truncation\":\"drop-oldest\"}");
+    assert_null(json_object_get(json_in(j, "usage"), "truncated_tokens"));
+    json_decref(j);
+    live_check_books(&l);
+    live_end(&l);
+}
+
 static void test_places(void **state)
 {
     static const char *const origins[] = { "https://page.example" };
@@ -408,6 +473,8 @@ int main(void)
         cmocka_unit_test(test_what_is_wrong_is_told_in_the_shape_of_the_api),
         cmocka_unit_test(test_health_and_metrics),
         cmocka_unit_test(test_forms_and_calls_are_kept),
+        cmocka_unit_test(test_details_are_told_where_they_are_asked_for),
+        cmocka_unit_test(test_prompts_are_cut_only_where_that_is_asked_for),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_options_that_make_no_sense_are_refused),
         cmocka_unit_test(test_a_model_that_cannot_be_loaded_ends_it),
