@@ -59,8 +59,8 @@ struct sched_job {
     zp_sampler_options sampler; /* its grammar lives until the last event, or sched_close */
     const char *const *stop;
     size_t n_stop;
-    /* The last so many ids of the prompt are the answer's first, drawn before: it goes on behind them
-     * (grammar, stop strings, text). With one choice only. */
+    /* The last so many ids of the prompt are the answer's first, drawn before: it goes on behind
+     * them (grammar, stop strings, text). With one choice only. */
     size_t n_begun;
     uint32_t n_predict; /* default: until the context ends */
     bool ignore_end;    /* go on after an end token */

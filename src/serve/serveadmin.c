@@ -7,18 +7,21 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "serve/servejobs.h"
+#include "serve/servemodels.h"
+#include "serve/servereply.h"
 #include "serve/servestatus.h"
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
 static void reply(const struct servecall *c, void (*write)(zp_serve *s, struct json_build *w))
 {
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     struct json_build w;
     zp_err err = { 0 };
     json_build_append(&w, &body, &err);
     write(c->s, &w);
-    serve_reply_json(c->x, API_OPENAI, w.status, &body, &err);
+    servereply_json(c->x, API_OPENAI, w.status, &body, &err);
 }
 
 void serveadmin_status(const struct servecall *c)
@@ -29,7 +32,7 @@ void serveadmin_status(const struct servecall *c)
 static void write_requests(zp_serve *s, struct json_build *w)
 {
     json_build_object(w, NULL);
-    servejob_write_all(s, "requests", w);
+    servejobs_write(s, "requests", w);
     json_build_object_end(w);
 }
 
@@ -100,7 +103,7 @@ static void end(struct decision *d, zp_status status)
 {
     if (status != ZP_OK && d->fault.status == 0) (void)apifault_of_err(&d->fault, NULL, &d->err);
     if (d->fault.status == 0) serveadmin_status(d->c);
-    else serve_reply_fault(d->c->x, API_OPENAI, &d->fault);
+    else servereply_fault(d->c->x, API_OPENAI, &d->fault);
     json_decref(d->body);
 }
 
@@ -134,7 +137,7 @@ void serveadmin_canary(const struct servecall *c)
     struct decision d;
     zp_status status = begin(&d, c, actions) ? change_canary(&d) : ZP_BAD_INPUT;
     c->s->cuts = true;
-    servejob_move_cut(c->s);
+    servejobs_move_cut(c->s);
     end(&d, status);
 }
 
@@ -158,12 +161,12 @@ static zp_status change_models(struct decision *d)
     const char *actor = d->c->actor;
     const json_t *path = json_object_get(d->body, "path");
     bool cut = json_is_true(json_object_get(d->body, "cut"));
-    if (is(d, "promote")) return service_promote(s, actor, d->why, &d->err);
-    if (is(d, "unload-candidate")) return service_unload(s, cut, actor, d->why, &d->err);
+    if (is(d, "promote")) return servemodels_promote(s, actor, d->why, &d->err);
+    if (is(d, "unload-candidate")) return servemodels_unload(s, cut, actor, d->why, &d->err);
     if (json_string_length(path) == 0)
         return apifault_expected(&d->fault, "path", path, "the path of a model");
     enum variant v = is(d, "load-candidate") ? VARIANT_CANDIDATE : VARIANT_BASELINE;
-    return service_load(s, v, json_string_value(path), actor, &d->err);
+    return servemodels_load(s, v, json_string_value(path), actor, &d->err);
 }
 
 void serveadmin_models(const struct servecall *c)
@@ -214,7 +217,7 @@ void serveadmin_cancel(const struct servecall *c)
     const json_t *id = json_object_get(d.body, "id");
     if (good && json_string_length(id) == 0)
         (void)apifault_expected(&d.fault, "id", id, "the id of a request");
-    else if (good && servejob_cancel_id(c->s, json_string_value(id)) == 0)
+    else if (good && servejobs_cancel(c->s, json_string_value(id)) == 0)
         (void)apifault_set(&d.fault, 404, "not_found", "id", "no request of that id is under way");
     else if (good) note(&d, "request_cancelled");
     end(&d, ZP_OK);

@@ -3,13 +3,14 @@
  *    machine alone, by a name of this machine: pages of other sites cannot reach it through a name
  *    of theirs that leads here.
  * D2 what is refused says nothing of the keys that there are. */
+#include "serve/serveguard.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/os.h"
-#include "serve/service.h"
 
 /* "Authorization: Bearer SECRET", or "x-api-key: SECRET", of either API. NULL: none. */
 static const char *secret_of(const struct http_request *r)

@@ -94,8 +94,8 @@ void servejob_settle(struct servejob *j);
 void servejob_read(struct servejob *j);
 zp_status servejob_read_body(struct servejob *j);
 zp_status servejob_too_long(struct servejob *j, uint64_t n, bool at_least);
-/* servetruncate.c: the chat's prompt, without its oldest messages where they do not fit. */
-zp_status servetruncate_open(struct servejob *j);
+/* servejob_truncate.c: the chat's prompt, without its oldest messages where they do not fit. */
+zp_status servejob_open_truncated(struct servejob *j);
 
 /* servejob_run.c: what is computed for it. */
 void servejob_launch(struct servejob *j);

@@ -1,11 +1,14 @@
 /* servejob_book.c: how a request counts: in metrics, in the roll-out, in the log.
  * B1 a request that was accepted is booked once, as completed, cancelled or failed, in all three at
  *    the same place; one that was not is refused, once. */
+#include "serve/servejob.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/os.h"
-#include "serve/servejob.h"
+#include "serve/serveguard.h"
+#include "serve/servejobs.h"
 
 static unsigned length_of(const struct servejob *j)
 {
@@ -59,7 +62,7 @@ static unsigned refusal_of(const struct apifault *f)
     return f->n_ctx != 0 ? LABEL_REFUSAL_TOO_LONG : LABEL_REFUSAL_INVALID;
 }
 
-void serve_count_refusal(zp_serve *s, enum serve_endpoint endpoint, const struct apifault *f)
+void servejob_count_refusal(zp_serve *s, enum serve_endpoint endpoint, const struct apifault *f)
 {
     metrics_add(s->metrics, METRIC_REFUSED, METRIC_AT(endpoint, refusal_of(f)), 1);
 }
@@ -76,7 +79,7 @@ void servejob_refused(struct servejob *j)
     if (j->booked) return;
     j->booked = true;
     leave_variant(j);
-    serve_count_refusal(s, j->endpoint, &j->fault);
+    servejob_count_refusal(s, j->endpoint, &j->fault);
     const struct outcome o = { .end = OUTCOME_CANCELLED };
     if (j->has_ticket) rollout_end(s->rollout, &j->ticket, &o, os_now());
     LOGLINE(&s->log, LOG_INFO, "request_refused", j->request_id,
@@ -157,21 +160,22 @@ static void count(const struct servejob *j, enum servejob_outcome o, enum outcom
     };
     metrics_ended(j->s->metrics, &m);
     if (m.phase == LABEL_PHASE_QUEUE) return;
-    metrics_add(j->s->metrics, METRIC_LOOKUPS,
-                METRIC_AT(j->first_variant, u->n_reused != 0 ? LABEL_LOOKUP_HIT : LABEL_LOOKUP_MISS),
-                1);
+    metrics_add(
+        j->s->metrics, METRIC_LOOKUPS,
+        METRIC_AT(j->first_variant, u->n_reused != 0 ? LABEL_LOOKUP_HIT : LABEL_LOOKUP_MISS), 1);
 }
 
 static void log_end(const struct servejob *j, enum servejob_outcome o, const struct sched_usage *u)
 {
     static const char *const names[] = { "completed", "cancelled", "failed" };
     const char *error = o == SERVEJOB_FAILED ? j->reply.fault.message : NULL;
-    LOGLINE(&j->s->log, o == SERVEJOB_FAILED ? LOG_WARN : LOG_INFO, "request_ended",
-            j->request_id, logline_text("outcome", names[o]),
+    LOGLINE(&j->s->log, o == SERVEJOB_FAILED ? LOG_WARN : LOG_INFO, "request_ended", j->request_id,
+            logline_text("outcome", names[o]),
             logline_text("variant", variant_name(j->ticket.variant)),
             logline_text("mode", position_mode_name(j->mode)), logline_bool("moved", j->moved),
             logline_uint("prompt_tokens", u->n_prompt), logline_uint("reused", u->n_reused),
-            logline_uint("tokens", u->n_drawn), logline_real("queue_seconds", rounded(u->queue_seconds)),
+            logline_uint("tokens", u->n_drawn),
+            logline_real("queue_seconds", rounded(u->queue_seconds)),
             logline_real("first_seconds", j->first != 0 ? rounded(j->first - j->arrived) : NAN),
             logline_real("seconds", rounded(os_now() - j->arrived)), logline_text("error", error),
             logline_text("cause", o == SERVEJOB_FAILED ? j->reply.err.message : NULL));

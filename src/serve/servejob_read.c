@@ -2,9 +2,9 @@
  * Threads: any: the request is its own here, and what it reads of the server and of the model never
  * changes.
  * Q1 a prompt that cannot fit is refused before it is tokenized where its bytes alone say so. */
-#include <string.h>
-
 #include "serve/servejob.h"
+
+#include <string.h>
 
 zp_status servejob_read_body(struct servejob *j)
 {
@@ -75,7 +75,7 @@ static zp_status open_chat(struct servejob *j)
     uint64_t n_bytes = text_bytes(json_object_get(j->r.input, "messages"));
     /* A template may leave messages out: only what is far too long is refused unread. */
     uint64_t least = servemodel_least_tokens(j->reads, n_bytes);
-    if (j->r.truncation != TRUNCATE_NEVER) return servetruncate_open(j);
+    if (j->r.truncation != TRUNCATE_NEVER) return servejob_open_truncated(j);
     if (least / 2 >= j->reads->n_ctx) ZP_TRY(check_length(j, least, true)); // Q1
     ZP_TRY(apiprompt_open_chat(&j->prompts[0].p, j->reads->model, &j->r, &j->fault));
     return check_length(j, j->prompts[0].p.ids.count, false);
@@ -96,6 +96,7 @@ static zp_status open_prompts(struct servejob *j)
 
 void servejob_read(struct servejob *j)
 {
-    if (servejob_read_body(j) != ZP_OK || check_model(j) != ZP_OK || open_prompts(j) != ZP_OK) return;
+    if (servejob_read_body(j) != ZP_OK || check_model(j) != ZP_OK || open_prompts(j) != ZP_OK)
+        return;
     (void)apiprompt_open_grammar(&j->grammar, &j->prompts[0].p, j->reads->model, &j->r, &j->fault);
 }

@@ -1,11 +1,14 @@
-/* servejob_reply.c: what the client of a request gets: headers with what was computed how, events of
- * streams, whole answers. */
+/* servejob_reply.c: what the client of a request gets: headers with what was computed how, events
+ * of streams, whole answers. */
+#include "serve/servejob.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/numtext.h"
 #include "base/os.h"
-#include "serve/servejob.h"
+#include "serve/servereply.h"
 #include "serve/servestatus.h"
 
 #define MOST_ANSWER ((size_t)1 << 30)
@@ -41,7 +44,7 @@ static void add_limit(struct headers *h, const struct servejob *j, int i,
     const double values[] = { l->most, floor(left), (l->most - left) * 60 / l->most };
     for (int k = 0; k < 3; k++) {
         const char *name = names[servejob_api(j)][i][k];
-        (void)snprintf(h->limits[i][k], sizeof h->limits[i][k], k == 2 ? "%.0fs" : "%.0f",
+        (void)numtext_printf(h->limits[i][k], sizeof h->limits[i][k], k == 2 ? "%.0fs" : "%.0f",
                        values[k]);
         if (name != NULL) add(h, name, h->limits[i][k]);
     }
@@ -52,7 +55,7 @@ static void evidence(const struct servejob *j, struct headers *h)
 {
     const struct servemodel *m = j->runs_on;
     *h = (struct headers){ 0 };
-    (void)snprintf(h->ms, sizeof h->ms, "%.0f", (os_now() - j->arrived) * 1e3);
+    (void)numtext_printf(h->ms, sizeof h->ms, "%.0f", (os_now() - j->arrived) * 1e3);
     if (j->endpoint == SERVE_MESSAGES) add(h, "request-id", http_id(j->x));
     else add(h, "openai-processing-ms", h->ms);
     if (j->key != NULL) {
@@ -183,7 +186,7 @@ void servejob_fail_reply(struct servejob *j)
     if (x == NULL) return;
     if (!j->begun) {
         j->x = NULL;
-        serve_reply_fault(x, servejob_api(j), &j->reply.fault);
+        servereply_fault(x, servejob_api(j), &j->reply.fault);
         return;
     }
     (void)apireply_fail(&j->reply, &err); /* without memory the stream just ends */

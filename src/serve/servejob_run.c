@@ -1,15 +1,19 @@
-/* servejob_run.c: a request's jobs in the scheduler, their events, and the way from the candidate to
- * the baseline.
+/* servejob_run.c: a request's jobs in the scheduler, their events, and the way from the candidate
+ * to the baseline.
  * G1 each run that is live has one last event to come; a run that was abandoned tells nothing
  *    else.
  * G2 a request that moves is computed on from the tokens that were told: what the client has stays
  *    true, and no token comes twice.
  * G3 a prompt has ended when its runs have: one, or after a move one for each choice that was not
  *    over. */
+#include "serve/servejob.h"
+
 #include <string.h>
 
 #include "base/os.h"
-#include "serve/servejob.h"
+#include "serve/serveguard.h"
+#include "serve/servejobs.h"
+#include "serve/servemodels.h"
 
 static struct servechoice *choice_of(const struct servejob *j, uint32_t prompt, uint32_t choice)
 {
@@ -378,7 +382,7 @@ static void take(struct servejob *j, struct serverun *run, struct sched_event *e
     }
 }
 
-void servejob_event(const struct sched_event *event)
+void servejobs_take(const struct sched_event *event)
 {
     struct serverun *run = event->arg;
     struct servejob *j = run->job;
@@ -387,5 +391,5 @@ void servejob_event(const struct sched_event *event)
     else if (!run->abandoned && !j->booked && !j->gone) take(j, run, &e);
     zp_serve *s = j->s;
     servejob_settle(j);
-    servejob_move_cut(s);
+    servejobs_move_cut(s);
 }

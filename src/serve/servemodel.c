@@ -1,11 +1,13 @@
 /* servemodel.c: opens a model and its engine for serving, and says what it is.
  * Owns: model and engine. Does not know: requests, the loop.
- * Threads: opened on any; read by all afterwards but n_jobs, placed and next, which are the loop's. */
+ * Threads: opened on any; read by all afterwards but n_jobs, placed and next, which are the
+ * loop's. */
 #include "serve/servemodel.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/numtext.h"
 #include "base/os.h"
 #include "model/engine.h"
 
@@ -90,7 +92,7 @@ static void describe_position(struct servemodel *m)
     for (uint32_t l = 0; l < h->n_layer; l++) rotates = rotates || h->rope[l];
     count_zeroed(m);
     if (rotates && m->zeroed[ZP_MODE_FULL] < h->n_layer)
-        (void)snprintf(m->theta, sizeof m->theta, "%.9g", (double)h->rope_base);
+        (void)numtext_printf(m->theta, sizeof m->theta, "%.9g", (double)h->rope_base);
     else (void)snprintf(m->theta, sizeof m->theta, "none");
 }
 

@@ -2,13 +2,15 @@
  * L1 a model is closed when the scheduler has given its engine back and no request holds it.
  * L2 one at a time is loaded; what is served changes when it is there and fits, or not at all.
  * L3 baseline and candidate share tokens and template, so that prompts and grammars hold for both.
- * L4 the candidate's place in the scheduler becomes the baseline's when it is promoted: nothing that
- *    is under way is touched. */
+ * L4 the candidate's place in the scheduler becomes the baseline's when it is promoted: nothing
+ *    that is under way is touched. */
+#include "serve/servemodels.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/os.h"
-#include "serve/service.h"
+#include "serve/servejobs.h"
 
 struct loading {
     struct servetask task;
@@ -27,7 +29,8 @@ static zp_status check_alike(struct loading *l)
 {
     enum variant other = l->variant == VARIANT_BASELINE ? VARIANT_CANDIDATE : VARIANT_BASELINE;
     zp_err ignored = { 0 };
-    if (l->beside[other] != NULL) return servemodel_check_alike(l->beside[other], l->model, &l->err);
+    if (l->beside[other] != NULL)
+        return servemodel_check_alike(l->beside[other], l->model, &l->err);
     /* One that takes another's place may be of another kind; of the same kind, prompts that are
      * read already hold for it. */
     if (l->beside[VARIANT_BASELINE] != NULL)
@@ -179,10 +182,10 @@ static void loaded(struct servetask *t)
     else servemodel_close(l->model);
     end_loading(l);
     if (candidate_next && s->state == LABEL_SERVER_READY)
-        (void)service_load(s, VARIANT_CANDIDATE, s->o.candidate, AUDIT_RULE, NULL);
+        (void)servemodels_load(s, VARIANT_CANDIDATE, s->o.candidate, AUDIT_RULE, NULL);
 }
 
-zp_status service_load(zp_serve *s, enum variant v, const char *path, const char *actor,
+zp_status servemodels_load(zp_serve *s, enum variant v, const char *path, const char *actor,
                        zp_err *err)
 {
     ZP_FAIL_IF(s->loading != NULL, err, ZP_BAD_INPUT, "%s is being loaded; wait for it",
@@ -217,7 +220,7 @@ static zp_status find_candidate(const zp_serve *s, zp_err *err)
     return ZP_OK;
 }
 
-zp_status service_promote(zp_serve *s, const char *actor, const char *why, zp_err *err)
+zp_status servemodels_promote(zp_serve *s, const char *actor, const char *why, zp_err *err)
 {
     uint32_t slot = s->slots[VARIANT_BASELINE];
     double now = os_now();
@@ -233,7 +236,7 @@ zp_status service_promote(zp_serve *s, const char *actor, const char *why, zp_er
     return ZP_OK;
 }
 
-zp_status service_unload(zp_serve *s, bool cut, const char *actor, const char *why, zp_err *err)
+zp_status servemodels_unload(zp_serve *s, bool cut, const char *actor, const char *why, zp_err *err)
 {
     ZP_TRY(find_candidate(s, err));
     ZP_TRY(sched_set_engine(s->sched, s->slots[VARIANT_CANDIDATE], NULL, err));
@@ -242,7 +245,7 @@ zp_status service_unload(zp_serve *s, bool cut, const char *actor, const char *w
     if (cut) {
         breaker_cut(&s->rollout->breaker);
         s->cuts = true;
-        servejob_move_cut(s);
+        servejobs_move_cut(s);
     }
     rollout_set_candidate(s->rollout, false, os_now());
     return ZP_OK;

@@ -1,17 +1,17 @@
 /* servereply.c: bodies of answers that come at once: JSON, and faults in the shape of an API. */
+#include "serve/servereply.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/service.h"
-
-enum api serve_api_of(const char *path)
+enum api servereply_api_of(const char *path)
 {
     return path != NULL && strncmp(path, "/v1/messages", 12) == 0 ? API_ANTHROPIC : API_OPENAI;
 }
 
-void serve_reply_fault(struct http_exchange *x, enum api api, const struct apifault *fault)
+void servereply_fault(struct http_exchange *x, enum api api, const struct apifault *fault)
 {
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     char seconds[16];
     struct http_header headers[2];
     size_t n = 0;
@@ -27,7 +27,7 @@ void serve_reply_fault(struct http_exchange *x, enum api api, const struct apifa
     buffer_free(&body);
 }
 
-void serve_reply_json(struct http_exchange *x, enum api api, zp_status status, struct buffer *body,
+void servereply_json(struct http_exchange *x, enum api api, zp_status status, struct buffer *body,
                       const zp_err *err)
 {
     struct apifault fault = { 0 };
@@ -36,7 +36,7 @@ void serve_reply_json(struct http_exchange *x, enum api api, zp_status status, s
                                             .body = body->data, .size = body->size });
     else {
         (void)apifault_of_err(&fault, NULL, err);
-        serve_reply_fault(x, api, &fault);
+        servereply_fault(x, api, &fault);
     }
     buffer_free(body);
 }

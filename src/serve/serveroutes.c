@@ -1,5 +1,7 @@
 /* serveroutes.c: the table of routes, and the handlers that answer at once.
  * Owns: the table. Does not know: answers that are drawn. */
+#include "serve/serveroutes.h"
+
 #include <string.h>
 
 #include "model/text.h"
@@ -8,6 +10,10 @@
 #include "serve/api_plain.h"
 #include "serve/apiprompt.h"
 #include "serve/serveadmin.h"
+#include "serve/serveguard.h"
+#include "serve/servejobs.h"
+#include "serve/servereply.h"
+#include "serve/servestat.h"
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -21,28 +27,28 @@ static struct plain_model listed(const zp_serve *s)
 
 static void models(const struct servecall *c)
 {
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     struct plain_model m = listed(c->s);
     zp_err err = { 0 };
     zp_status status = plain_write_models(&m, 1, &body, &err);
-    serve_reply_json(c->x, API_OPENAI, status, &body, &err);
+    servereply_json(c->x, API_OPENAI, status, &body, &err);
 }
 
 static void model(const struct servecall *c)
 {
     const char *asked = c->r->path + strlen("/v1/models/");
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     struct plain_model m = listed(c->s);
     struct apifault fault = { 0 };
     zp_err err = { 0 };
     if (strcmp(asked, c->s->name) != 0) {
         (void)apifault_set(&fault, 404, "model_not_found", "model",
                            "the model '%.200s' is not served here; '%.200s' is", asked, c->s->name);
-        serve_reply_fault(c->x, API_OPENAI, &fault);
+        servereply_fault(c->x, API_OPENAI, &fault);
         return;
     }
     zp_status status = plain_write_model(&m, &body, &err);
-    serve_reply_json(c->x, API_OPENAI, status, &body, &err);
+    servereply_json(c->x, API_OPENAI, status, &body, &err);
 }
 
 /* ---- texts and tokens ------------------------------------------------------------------------ */
@@ -52,10 +58,10 @@ static void answer(struct http_exchange *x, enum api api, struct apifault *fault
                    struct buffer *body, const zp_err *err)
 {
     if (fault->status == 0) {
-        serve_reply_json(x, api, status, body, err);
+        servereply_json(x, api, status, body, err);
         return;
     }
-    serve_reply_fault(x, api, fault);
+    servereply_fault(x, api, fault);
     buffer_free(body);
 }
 
@@ -95,12 +101,12 @@ static zp_status tokenize_text(const struct zp_model *m, const struct plain_requ
 
 static void tokenize(const struct servecall *c)
 {
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     struct apifault fault = { 0 };
     struct plain_request p;
     zp_err err = { 0 };
-    zp_status status = plain_read_tokenize(&p, (const char *)c->r->body, c->r->body_size, &c->s->api_limits,
-                                           &fault);
+    zp_status status = plain_read_tokenize(&p, (const char *)c->r->body, c->r->body_size,
+                                           &c->s->api_limits, &fault);
     if (status == ZP_OK)
         status = tokenize_text(c->s->variants[VARIANT_BASELINE]->model, &p, &body, &err);
     answer(c->x, API_OPENAI, &fault, status, &body, &err);
@@ -110,7 +116,7 @@ static void tokenize(const struct servecall *c)
 static zp_status detokenize_ids(const struct zp_model *m, const struct plain_request *p,
                                 struct buffer *out, zp_err *err)
 {
-    struct buffer text = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer text = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     zp_status status = buffer_append(&text, "", 0, err);
     if (status == ZP_OK && p->n_prompts != 0)
         status = tokenizer_decode(m->tokenizer, p->prompts[0].ids, p->prompts[0].n_ids,
@@ -123,7 +129,7 @@ static zp_status detokenize_ids(const struct zp_model *m, const struct plain_req
 
 static void detokenize(const struct servecall *c)
 {
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     struct apifault fault = { 0 };
     struct plain_request p;
     zp_err err = { 0 };
@@ -143,12 +149,13 @@ static void show_prompt(const struct servecall *c, chat_reader read, bool count)
 {
     enum api api = count ? API_ANTHROPIC : API_OPENAI;
     const struct zp_model *m = c->s->variants[VARIANT_BASELINE]->model;
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     struct apifault fault = { 0 };
     struct apiprompt p = { 0 };
     struct api_request a;
     zp_err err = { 0 };
-    zp_status status = read(&a, (const char *)c->r->body, c->r->body_size, &c->s->api_limits, &fault);
+    zp_status status =
+        read(&a, (const char *)c->r->body, c->r->body_size, &c->s->api_limits, &fault);
     if (status == ZP_OK) status = apiprompt_open_chat(&p, m, &a, &fault);
     if (status == ZP_OK)
         status = count ? anthropic_write_count(p.ids.count, &body, &err)
@@ -186,18 +193,18 @@ static void healthz(const struct servecall *c)
 static void readyz(const struct servecall *c)
 {
     struct apifault fault = { 0 };
-    if (!service_is_ready(c->s, &fault)) serve_reply_fault(c->x, API_OPENAI, &fault);
+    if (!service_is_ready(c->s, &fault)) servereply_fault(c->x, API_OPENAI, &fault);
     else healthz(c);
 }
 
 static void metrics(const struct servecall *c)
 {
     enum metrics_format format = metrics_format_of(http_header(c->r, "accept"));
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVE_MOST_BODY);
+    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     zp_err err = { 0 };
     zp_status status = servestat_write(c->s, format, &body, &err);
     if (status != ZP_OK) {
-        serve_reply_json(c->x, API_OPENAI, status, &body, &err);
+        servereply_json(c->x, API_OPENAI, status, &body, &err);
         return;
     }
     http_reply(c->x, &(struct http_reply){ .status = 200, .type = metrics_content_type(format),
@@ -262,10 +269,10 @@ static void handle(void *arg, const struct http_request *r, struct http_exchange
     const struct row *row = route->row;
     bool passes = may_pass(row, &c, &fault);
     if (passes && row->handle != NULL) row->handle(&c);
-    else if (passes) servejob_begin(&c, row->endpoint);
+    else if (passes) servejobs_begin(&c, row->endpoint);
     else {
-        if (row->handle == NULL) serve_count_refusal(c.s, row->endpoint, &fault);
-        serve_reply_fault(x, serve_api_of(r->path), &fault);
+        if (row->handle == NULL) servejob_count_refusal(c.s, row->endpoint, &fault);
+        servereply_fault(x, servereply_api_of(r->path), &fault);
     }
 }
 
@@ -291,5 +298,5 @@ zp_status serveroutes_write_error(void *arg, const struct http_error *e, struct 
     ZP_UNUSED(arg);
     ZP_UNUSED(type);
     (void)apifault_set(&fault, e->status, e->code, NULL, "%s", e->message);
-    return apifault_write(&fault, serve_api_of(e->path), e->id, body, err);
+    return apifault_write(&fault, servereply_api_of(e->path), e->id, body, err);
 }

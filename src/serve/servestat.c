@@ -1,10 +1,11 @@
 /* servestat.c: figures of the whole server: what is read from its parts before a scrape, and what
  * each exchange of HTTP adds. */
+#include "serve/servestat.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/os.h"
-#include "serve/service.h"
 
 #define MOST_STEP_SECONDS 60.0 /* without a step while there is work: stalled */
 
@@ -44,7 +45,7 @@ static unsigned route_of(const char *path)
     return strncmp(path, "/v1/models/", 11) == 0 ? LABEL_ROUTE_MODELS : LABEL_ROUTE_OTHER;
 }
 
-void serveroutes_on_access(void *arg, const struct http_access *a)
+void servestat_on_access(void *arg, const struct http_access *a)
 {
     zp_serve *s = arg;
     const struct metrics_http h = { .route = route_of(a->path), .status = a->status,

@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "model/engine.h"
+#include "serve/servestat.h"
 
 #define DIGITS 6
 

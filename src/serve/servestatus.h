@@ -1,5 +1,5 @@
-/* servestatus.h: the server in one document, for /admin/status and the dashboard; and the map of its
- * models' gates. docs/SERVER.md shows them. */
+/* servestatus.h: the server in one document, for /admin/status and the dashboard; and the map of
+ * its models' gates. docs/SERVER.md shows them. */
 #ifndef SERVE_SERVESTATUS_H
 #define SERVE_SERVESTATUS_H
 

@@ -1,10 +1,12 @@
 /* servewatch.c: what systemd is told: ready, reloading, stopping, and that the server is alive.
  * The watchdog is not fed by a timer alone, which would run on in a server that computes nothing:
  * only while the scheduler makes steps, or has none to make. */
+#include "serve/servewatch.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "serve/service.h"
+#include "serve/servestat.h"
 
 void servewatch_tell(zp_serve *s, enum notify_state state)
 {

@@ -13,7 +13,12 @@
 
 #include "base/hash.h"
 #include "base/os.h"
+#include "serve/servejobs.h"
+#include "serve/servemodels.h"
 #include "serve/serveoptions.h"
+#include "serve/serveroutes.h"
+#include "serve/servestat.h"
+#include "serve/servewatch.h"
 
 #define DRAIN_SECONDS 30.0
 #define CUT_SECONDS 1.0 /* that connections get beyond the scheduler's, for the last event */
@@ -53,7 +58,7 @@ static void on_news(void *arg)
     const struct sched_event *e;
     http_turn(s->http);
     while ((e = sched_next(s->sched)) != NULL) {
-        if (e->id != 0) servejob_event(e);
+        if (e->id != 0) servejobs_take(e);
         else if (e->kind == SCHED_RELEASED) servemodels_released(s, e->engine);
     }
 }
@@ -75,8 +80,8 @@ static void on_tick(void *arg)
     double now = os_now();
     rollout_tick(s->rollout, now, (double)os_unix_now() * 1e-9);
     s->cuts = true;
-    servejob_move_cut(s);
-    servejob_tick(s, now);
+    servejobs_move_cut(s);
+    servejobs_tick(s, now);
     servewatch_tick(s, now);
 }
 
@@ -185,7 +190,7 @@ static zp_status open_http(zp_serve *s, zp_err *err)
                               .limits = { .body_bytes = (size_t)o->most_body,
                                           .n_connections = o->most_connections },
                               .write_error = serveroutes_write_error,
-                              .on_access = serveroutes_on_access, .arg = s,
+                              .on_access = servestat_on_access, .arg = s,
                               .certificate = o->tls_certificate, .key = o->tls_key };
     ZP_TRY(serveroutes_open(s, &h.n_routes, err));
     h.routes = s->routes;
@@ -275,7 +280,8 @@ zp_status zp_serve_run(zp_serve *s, zp_err *err)
     s->slots[VARIANT_CANDIDATE] = 1;
     s->started = os_now();
     evtimer_start(s->tick, 1000, 1000);
-    if (service_load(s, VARIANT_BASELINE, s->o.model, AUDIT_RULE, err) != ZP_OK) return err->code;
+    if (servemodels_load(s, VARIANT_BASELINE, s->o.model, AUDIT_RULE, err) != ZP_OK)
+        return err->code;
     if (atomic_load(&s->stops) != 0) evwake_send(s->orders);
     evloop_run(s->loop);
     s->running = false;
@@ -291,7 +297,7 @@ void zp_serve_close(zp_serve *s)
     servework_close(s->readers);
     if (s->http != NULL) http_close(s->http);
     sched_close(s->sched);
-    servejob_close_all(s);
+    servejobs_close(s);
     evwake_close(s->news);
     servemodels_close(s);
     rollout_close(s->rollout);

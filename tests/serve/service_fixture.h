@@ -1,5 +1,6 @@
-/* service_fixture.h: the whole server on a thread of its own, on a small made-up model, and blocking
- * clients that speak HTTP to it. Waiting is for something that happens. Include after golden.h. */
+/* service_fixture.h: the whole server on a thread of its own, on a small made-up model, and
+ * blocking clients that speak HTTP to it. Waiting is for something that happens. Include after
+ * golden.h. */
 #ifndef TESTS_SERVICE_FIXTURE_H
 #define TESTS_SERVICE_FIXTURE_H
 
@@ -120,7 +121,8 @@ static inline void live_end(struct live *l)
 static inline size_t live_count(const char *text, const char *what)
 {
     size_t n = 0;
-    while (text != NULL && *what != '\0' && (text = strstr(text, what)) != NULL) n++, text += strlen(what);
+    while (text != NULL && *what != '\0' && (text = strstr(text, what)) != NULL)
+        n++, text += strlen(what);
     return n;
 }
 
@@ -266,7 +268,8 @@ static inline const json_t *json_in(const json_t *j, const char *path)
     for (const char *at = path; j != NULL && *at != '\0';) {
         size_t n = strcspn(at, ".");
         snprintf(name, sizeof name, "%.*s", (int)n, at);
-        j = json_is_array(j) ? json_array_get(j, strtoul(name, NULL, 10)) : json_object_get(j, name);
+        j = json_is_array(j) ? json_array_get(j, strtoul(name, NULL, 10))
+                             : json_object_get(j, name);
         at += n + (at[n] == '.');
     }
     if (j == NULL) fail_msg("there is no %s", path);

@@ -322,7 +322,8 @@ static void test_details_are_told_where_they_are_asked_for(void **state)
     struct live l;
     (void)state;
     live_begin(&l, live_options());
-    json_t *j = live_json(&l, "POST", text_path, "zerope-beta: architecture-details\r\n", body, 200);
+    json_t *j =
+        live_json(&l, "POST", text_path, "zerope-beta: architecture-details\r\n", body, 200);
     assert_string_equal(text_in(j, "usage.architecture_details.kinds.3"), "rope");
     assert_int_equal(number_in(j, "usage.architecture_details.open_pairs.0"), 16);
     assert_string_equal(text_in(j, "usage.architecture_details.kv_type"), "bf16");
@@ -351,7 +352,8 @@ static void check_truncated(const struct live *l, const char *fields)
 {
     char *body = long_chat(fields);
     json_t *j = live_post(l, chat_path, body);
-    double kept = number_in(j, "usage.prompt_tokens"), left = number_in(j, "usage.truncated_tokens");
+    double kept = number_in(j, "usage.prompt_tokens"),
+           left = number_in(j, "usage.truncated_tokens");
     assert_true(kept > 200 && kept <= 509 && left > 1500);
     assert_true(json_is_true(json_in(j, "usage.approximate")));
     json_decref(j);

@@ -1,5 +1,5 @@
-/* test_service_admin.c: who may use the server, and how much: keys, their limits, reloading, the door
- * of /admin, and its documents. */
+/* test_service_admin.c: who may use the server, and how much: keys, their limits, reloading, the
+ * door of /admin, and its documents. */
 #include "golden.h"
 
 #include "in_folder.h"

@@ -8,7 +8,7 @@
 
 static const char text_path[] = "/v1/completions";
 
-/* ---- a model that is damaged ------------------------------------------------------------------ */
+/* ---- a model that is damaged ----------------------------------------------------------------- */
 
 static struct damage {
     struct gguf_tensor tensor;
@@ -147,7 +147,8 @@ static void check_moved(const struct live *l, const char *body, const char *expe
     bool moved;
     char *text = answer_of(l, body, &moved);
     assert_true(moved);
-    if (strcmp(text, expected) != 0) fail_msg("%s\n gives    %s\n expected %s", body, text, expected);
+    if (strcmp(text, expected) != 0)
+        fail_msg("%s\n gives    %s\n expected %s", body, text, expected);
     free(text);
 }
 
@@ -330,8 +331,8 @@ static void test_a_promoted_candidate_is_the_baseline(void **state)
     assert_string_equal(after, before);
     free(after);
     free(before);
-    assert_int_equal(live_count(l.audit, "\"what\": \"candidate_promoted\", \"why\": \"it is good\""),
-                     1);
+    assert_int_equal(
+        live_count(l.audit, "\"what\": \"candidate_promoted\", \"why\": \"it is good\""), 1);
     live_check_books(&l);
     live_end(&l);
 }
@@ -362,7 +363,8 @@ static void test_a_baseline_is_replaced_while_it_answers(void **state)
     assert_non_null(strstr(rest, "\"completion_tokens\":8000"));
     free(rest);
     live_until(&l, "requests.under_way", 0);
-    while (live_logged(&l, "\"event\":\"model_released\"") == 0) json_decref(live_get(&l, "/healthz"));
+    while (live_logged(&l, "\"event\":\"model_released\"") == 0)
+        json_decref(live_get(&l, "/healthz"));
     live_check_books(&l);
     live_end(&l);
 }

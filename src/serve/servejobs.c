@@ -1,16 +1,20 @@
-/* servejob.c: requests for answers from beginning to end: the table of those under way.
+/* servejobs.c: requests for answers from beginning to end: the table of those under way.
  * Owns: all memory of a request. Does not know: tokens.
  * J1 a request is in the table from its arrival until nothing of it is under way: no exchange, no
  *    reading, no job of the scheduler.
  * J2 an exchange is ended once: x is NULL from then on.
  * J3 a stream begins with its first event, so that what goes wrong before has a status of its own;
  *    or after BEGIN_SECONDS, for clients and proxies that give up on silence. */
-#include "serve/servejob.h"
+#include "serve/servejobs.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/os.h"
+#include "serve/serveguard.h"
+#include "serve/servejob.h"
+#include "serve/servemodels.h"
+#include "serve/servereply.h"
 
 /* bytes of a body that is read on the loop's thread; of usage.architecture_details */
 enum { SMALL_BODY = 8 << 10, MOST_ARCHITECTURE = 1 << 20 };
@@ -66,7 +70,7 @@ void servejob_settle(struct servejob *j)
     if (s->jobs == NULL) service_jobs_ended(s);
 }
 
-void servejob_close_all(zp_serve *s)
+void servejobs_close(zp_serve *s)
 {
     while (s->jobs != NULL) {
         struct servejob *j = s->jobs;
@@ -81,7 +85,7 @@ void servejob_fail(struct servejob *j)
 {
     struct http_exchange *x = j->x;
     j->x = NULL; // J2
-    serve_reply_fault(x, servejob_api(j), &j->fault);
+    servereply_fault(x, servejob_api(j), &j->fault);
 }
 
 static void on_gone(void *arg, struct http_exchange *x, enum http_gone why)
@@ -206,15 +210,15 @@ static bool is_small(const struct servejob *j)
            strstr(j->body, "tool_choice") == NULL;
 }
 
-void servejob_begin(const struct servecall *c, enum serve_endpoint endpoint)
+void servejobs_begin(const struct servecall *c, enum serve_endpoint endpoint)
 {
     struct apifault fault = { 0 };
     struct servejob *j = NULL;
     if (serveguard_take_request(c, &fault) && (j = open_job(c, endpoint)) == NULL)
         (void)apifault_no_memory(&fault);
     if (j == NULL) {
-        serve_count_refusal(c->s, endpoint, &fault);
-        serve_reply_fault(c->x, endpoint == SERVE_MESSAGES ? API_ANTHROPIC : API_OPENAI, &fault);
+        servejob_count_refusal(c->s, endpoint, &fault);
+        servereply_fault(c->x, endpoint == SERVE_MESSAGES ? API_ANTHROPIC : API_OPENAI, &fault);
         return;
     }
     j->x = c->x;
@@ -230,7 +234,7 @@ void servejob_begin(const struct servecall *c, enum serve_endpoint endpoint)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-void servejob_tick(zp_serve *s, double now)
+void servejobs_tick(zp_serve *s, double now)
 {
     for (struct servejob *j = s->jobs; j != NULL; j = j->next)
         if (j->x != NULL && j->accepted && j->r.stream && !j->begun &&
@@ -238,7 +242,7 @@ void servejob_tick(zp_serve *s, double now)
             servejob_begin_stream(j); // J3
 }
 
-void servejob_move_cut(zp_serve *s)
+void servejobs_move_cut(zp_serve *s)
 {
     while (s->cuts) {
         s->cuts = false; /* what moves may open the breaker */
@@ -257,7 +261,7 @@ static const char *phase_of(const struct servejob *j)
     return j->reading ? "reading" : !j->accepted ? "submitted" : j->first != 0 ? "decode" : "queue";
 }
 
-void servejob_write_all(const zp_serve *s, const char *key, struct json_build *w)
+void servejobs_write(const zp_serve *s, const char *key, struct json_build *w)
 {
     static const char *const endpoints[] = { "chat_completions", "completions", "messages" };
     double now = os_now();
@@ -296,7 +300,7 @@ static void cancel_job(struct servejob *j)
     servejob_settle(j);
 }
 
-uint32_t servejob_cancel_id(zp_serve *s, const char *id)
+uint32_t servejobs_cancel(zp_serve *s, const char *id)
 {
     uint32_t n = 0;
     for (struct servejob *j = s->jobs, *next; j != NULL; j = next) {

@@ -1,4 +1,4 @@
-/* noservice.c: zerope/serve.h in a library that was built without the server (service.c's twin). */
+/* service_absent.c: zerope/serve.h in a library that was built without the server. */
 #include <zerope/serve.h>
 
 #include "base/status.h"

@@ -1,13 +1,14 @@
-/* servetruncate.c: chats that are longer than the context, where the request asks to leave the oldest
- * messages out: never else (docs/SERVER.md).
+/* servejob_truncate.c: chats that are longer than the context, where the request asks to leave the
+ * oldest messages out: never else (docs/SERVER.md).
  * N1 what stays: system messages at the beginning, and from a message of the user on all to the
  *    end; at least the last such message.
- * N2 as many stay as leave room for an answer: what was asked for, but no more than a quarter of the
- *    context. */
+ * N2 as many stay as leave room for an answer: what was asked for, but no more than a quarter of
+ *    the context. */
+#include "serve/servejob.h"
+
 #include <string.h>
 
 #include "base/json_tree.h"
-#include "serve/servejob.h"
 
 static bool has_role(const json_t *message, const char *role)
 {
@@ -76,7 +77,7 @@ static bool fits(const struct servejob *j)
     return j->prompts[0].p.ids.count + answer <= n_ctx;
 }
 
-zp_status servetruncate_open(struct servejob *j)
+zp_status servejob_open_truncated(struct servejob *j)
 {
     size_t low = 0, high = count_cuts(json_object_get(j->r.input, "messages"));
     ZP_TRY(open_cut(j, 0));
