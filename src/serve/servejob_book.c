@@ -178,7 +178,8 @@ static void log_end(const struct servejob *j, enum servejob_outcome o, const str
             logline_real("queue_seconds", rounded(u->queue_seconds)),
             logline_real("first_seconds", j->first != 0 ? rounded(j->first - j->arrived) : NAN),
             logline_real("seconds", rounded(os_now() - j->arrived)), logline_text("error", error),
-            logline_text("cause", o == SERVEJOB_FAILED ? j->reply.err.message : NULL));
+            logline_text("cause", o == SERVEJOB_FAILED ? j->reply.err.message : NULL),
+            logline_content("prompt", (const char *)j->prompts[0].p.text.data));
 }
 
 void servejob_book(struct servejob *j, enum servejob_outcome o, const struct sched_event *last)
