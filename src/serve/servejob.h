@@ -4,6 +4,7 @@
 #define SERVE_SERVEJOB_H
 
 #include "model/model.h"
+#include "obs/traceparent.h"
 #include "serve/apiprompt.h"
 #include "serve/service.h"
 
@@ -73,6 +74,10 @@ struct servejob {
     bool gone;                  /* nobody waits for the answer */
     bool moved, stays;          /* from the candidate to the baseline; it cannot */
     bool begun;                 /* a stream has */
+    struct traceparent trace; /* its own span, where there is a collector */
+    uint8_t parent[8];        /* span of the caller */
+    bool has_parent;
+    double accepted_at;
     bool wants_architecture;
     struct buffer architecture; /* JSON, once it is told */
     uint64_t n_truncated; /* tokens left out of the prompt, as asked for */

@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "serve/serveguard.h"
 #include "serve/servejobs.h"
+#include "serve/servetrace.h"
 
 static unsigned length_of(const struct servejob *j)
 {
@@ -19,6 +20,7 @@ void servejob_accepted(struct servejob *j)
 {
     if (j->accepted) return;
     j->accepted = true;
+    j->accepted_at = os_now();
     metrics_accepted(j->s->metrics, j->endpoint, j->first_variant);
 }
 
@@ -182,6 +184,15 @@ static void log_end(const struct servejob *j, enum servejob_outcome o, const str
             logline_content("prompt", (const char *)j->prompts[0].p.text.data));
 }
 
+static void trace_end(const struct servejob *j, enum servejob_outcome o,
+                      const struct sched_usage *u)
+{
+    const struct apifault *f = &j->reply.fault;
+    int status = o == SERVEJOB_CANCELLED ? 499
+                 : o == SERVEJOB_FAILED && !j->begun ? apifault_status(f, servejob_api(j)) : 200;
+    servetrace_end(j->s->trace, j, u, status, o == SERVEJOB_FAILED ? f->message : NULL);
+}
+
 void servejob_book(struct servejob *j, enum servejob_outcome o, const struct sched_event *last)
 {
     zp_serve *s = j->s;
@@ -199,6 +210,7 @@ void servejob_book(struct servejob *j, enum servejob_outcome o, const struct sch
     rollout_end(s->rollout, &j->ticket, &outcome, os_now());
     s->cuts = true;
     log_end(j, o, &u);
+    trace_end(j, o, &u);
 }
 
 void servejob_book_move(struct servejob *j, const struct sched_event *failed)

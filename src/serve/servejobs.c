@@ -15,6 +15,7 @@
 #include "serve/servejob.h"
 #include "serve/servemodels.h"
 #include "serve/servereply.h"
+#include "serve/servetrace.h"
 
 /* bytes of a body that is read on the loop's thread; of usage.architecture_details */
 enum { SMALL_BODY = 8 << 10, MOST_ARCHITECTURE = 1 << 20 };
@@ -195,6 +196,7 @@ static struct servejob *open_job(const struct servecall *call, enum serve_endpoi
     (void)snprintf(j->request_id, sizeof j->request_id, "%s", r->id);
     (void)snprintf(j->seed, sizeof j->seed, "%.40s/%016llx", r->id,
                    (unsigned long long)service_random(s));
+    servetrace_begin(s->trace, j, http_header(r, "traceparent"));
     if (s->jobs != NULL) s->jobs->before = j;
     s->jobs = j;
     s->n_jobs++;

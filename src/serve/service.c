@@ -18,6 +18,7 @@
 #include "serve/serveoptions.h"
 #include "serve/serveroutes.h"
 #include "serve/servestat.h"
+#include "serve/servetrace.h"
 #include "serve/servewatch.h"
 
 #define DRAIN_SECONDS 30.0
@@ -83,6 +84,7 @@ static void on_tick(void *arg)
     servejobs_move_cut(s);
     servejobs_tick(s, now);
     servewatch_tick(s, now);
+    servetrace_tick(s->trace);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -256,6 +258,7 @@ static zp_status fill(zp_serve *s, zp_err *err)
     ZP_TRY(servework_open(&s->loader, s->loop, 1, err));
     if (s->o.api_keys != NULL) ZP_TRY(servekeys_read(&s->keys, s->o.api_keys, err));
     if (s->o.admin_keys != NULL) ZP_TRY(servekeys_read(&s->admin_keys, s->o.admin_keys, err));
+    if (s->o.otlp != NULL) ZP_TRY(servetrace_open(&s->trace, s, s->o.otlp, err));
     ZP_TRY(open_rollout(s, err));
     ZP_TRY(open_sched(s, err));
     return open_http(s, err);
@@ -295,6 +298,8 @@ void zp_serve_close(zp_serve *s)
     if (s == NULL) return;
     servework_close(s->loader);
     servework_close(s->readers);
+    servetrace_close(s->trace);
+    s->trace = NULL;
     if (s->http != NULL) http_close(s->http);
     sched_close(s->sched);
     servejobs_close(s);

@@ -15,6 +15,7 @@
 
 struct servejob;
 struct serveroute;
+struct servetrace;
 
 struct zp_serve {
     zp_serve_options o;
@@ -32,6 +33,7 @@ struct zp_serve {
     struct metrics *metrics;
     unsigned compat; /* METRICS_VLLM, ... */
     struct logline_log log;
+    struct servetrace *trace; /* NULL: no collector */
     struct api_limits api_limits;
     struct servekeys keys, admin_keys;
     char *url;

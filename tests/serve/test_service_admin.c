@@ -3,6 +3,7 @@
 #include "golden.h"
 
 #include "in_folder.h"
+#include "serve/servetrace.h"
 #include "service_fixture.h"
 
 static const char text_path[] = "/v1/completions", small[] = "{\"prompt\":\"x\",\"max_tokens\":2}";
@@ -189,6 +190,71 @@ static void test_what_is_reused(void **state)
     live_end(&l);
 }
 
+/* ---- traces ---------------------------------------------------------------------------------- */
+
+static int collector_socket(uint16_t *port)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof a;
+    int fd = client_socket(AF_INET);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
+    *port = ntohs(a.sin_port);
+    return fd;
+}
+
+static void test_traces_reach_the_collector(void **state)
+{
+    static const char trace[] =
+        "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        "\r\n";
+    zp_serve_options o = live_options();
+    struct live l;
+    uint16_t port;
+    char url[64];
+    (void)state;
+    int listener = collector_socket(&port);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u", port);
+    o.otlp = url;
+    live_begin(&l, o);
+    assert_int_equal(use(&l, trace), 200);
+    int fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    const char *text = client_read(fd, "zerope.");
+    assert_memory_equal(text, "POST /v1/traces HTTP/1.1\r\n", 26);
+    assert_non_null(strstr(text, "4bf92f3577b34da6a3ce929d0e0e4736"));
+    assert_non_null(strstr(text, "00f067aa0ba902b7"));
+    client_say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    close(fd);
+    bool sent = false;
+    while (!sent) {
+        struct reply r = live_ask(&l, "GET", "/metrics", "", NULL);
+        sent = strstr(r.body, "zerope_trace_spans_total{result=\"sent\"} 0\n") == NULL;
+        reply_free(&r);
+    }
+    close(listener);
+    live_end(&l);
+}
+
+static void test_addresses_of_collectors(void **state)
+{
+    static const char *const wrong[] = { "", "https://a", "http://", "http://a:", "http://a:b",
+                                         "http://a:123456", "http://[::1", "http://a/b c" };
+    struct servetrace_place p;
+    (void)state;
+    assert_int_equal(servetrace_read_url("http://a", &p, NULL), ZP_OK);
+    assert_string_equal(p.host, "a");
+    assert_string_equal(p.port, "4318");
+    assert_string_equal(p.path, "/v1/traces");
+    assert_int_equal(servetrace_read_url("http://[::1]:99/x/y", &p, NULL), ZP_OK);
+    assert_string_equal(p.host, "::1");
+    assert_string_equal(p.port, "99");
+    assert_string_equal(p.path, "/x/y");
+    for (size_t i = 0; i < ZP_COUNT(wrong); i++)
+        assert_int_equal(servetrace_read_url(wrong[i], &p, NULL), ZP_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +263,8 @@ int main(void)
         cmocka_unit_test(test_the_door_of_admin),
         cmocka_unit_test(test_documents_of_admin),
         cmocka_unit_test(test_what_is_reused),
+        cmocka_unit_test(test_traces_reach_the_collector),
+        cmocka_unit_test(test_addresses_of_collectors),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
