@@ -1,7 +1,8 @@
 /* servejob_read.c: from a body to prompts and the form of their answers.
  * Threads: any: the request is its own here, and what it reads of the server and of the model never
  * changes.
- * Q1 a prompt that cannot fit is refused before it is tokenized where its bytes alone say so. */
+ * Q1 a prompt that cannot fit is refused before it is tokenized where its bytes alone say so, or its
+ *    beginning. */
 #include "serve/servejob.h"
 
 #include <string.h>
@@ -48,13 +49,39 @@ static zp_status check_length(struct servejob *j, uint64_t n, bool at_least)
     return n < j->reads->n_ctx ? ZP_OK : servejob_too_long(j, n, at_least);
 }
 
+/* Tokens of a text's beginning, where the text is so long that it hardly fits: at twice the context
+ * the rest does not matter any more. */
+static zp_status check_beginning(struct servejob *j, const char *text, size_t size)
+{
+    uint64_t n_ctx = j->reads->n_ctx, looked = 3 * n_ctx;
+    struct token_list ids = { 0 };
+    if (size < 2 * looked) return ZP_OK;
+    size_t n = utf8_complete_prefix(text, (size_t)looked);
+    zp_status status = tokenizer_encode(j->reads->model->tokenizer, text, n, 0, &ids, NULL);
+    uint64_t found = status == ZP_OK ? ids.count : 0; /* what is wrong is told later */
+    token_list_free(&ids);
+    return found >= 2 * n_ctx ? servejob_too_long(j, found, true) : ZP_OK;
+}
+
 static zp_status open_text(struct servejob *j, uint32_t i)
 {
     const struct api_prompt *p = &j->r.prompts[i];
     uint64_t least = p->text != NULL ? servemodel_least_tokens(j->reads, p->size) : p->n_ids;
     ZP_TRY(check_length(j, least, p->text != NULL)); // Q1
+    if (p->text != NULL) ZP_TRY(check_beginning(j, p->text, p->size));
     ZP_TRY(apiprompt_open_text(&j->prompts[i].p, j->reads->model, p, &j->fault));
     return check_length(j, j->prompts[i].p.ids.count, false);
+}
+
+static zp_status check_messages(struct servejob *j)
+{
+    const json_t *messages = json_object_get(j->r.input, "messages");
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *content = json_object_get(json_array_get(messages, i), "content");
+        if (json_is_string(content))
+            ZP_TRY(check_beginning(j, json_string_value(content), json_string_length(content)));
+    }
+    return ZP_OK;
 }
 
 /* Bytes of all texts in messages. */
@@ -77,6 +104,7 @@ static zp_status open_chat(struct servejob *j)
     uint64_t least = servemodel_least_tokens(j->reads, n_bytes);
     if (j->r.truncation != TRUNCATE_NEVER) return servejob_open_truncated(j);
     if (least / 2 >= j->reads->n_ctx) ZP_TRY(check_length(j, least, true)); // Q1
+    ZP_TRY(check_messages(j));
     ZP_TRY(apiprompt_open_chat(&j->prompts[0].p, j->reads->model, &j->r, &j->fault));
     return check_length(j, j->prompts[0].p.ids.count, false);
 }

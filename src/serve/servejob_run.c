@@ -127,8 +127,17 @@ static zp_status launch(struct servejob *j)
     return ZP_OK;
 }
 
+/* Nobody else tells a client that its field means nothing here. */
+static void log_unknown(const struct servejob *j)
+{
+    for (size_t i = 0; i < j->r.n_unknown && i < API_MOST_UNKNOWN; i++)
+        LOGLINE(&j->s->log, LOG_INFO, "unknown_field", j->request_id,
+                logline_text("field", j->r.unknown[i]));
+}
+
 void servejob_launch(struct servejob *j)
 {
+    log_unknown(j);
     if (launch(j) == ZP_OK) return;
     servejob_refused(j);
     servejob_cancel(j);

@@ -77,8 +77,10 @@ static zp_status set_salt(const char *text, uint8_t salt[16], zp_err *err)
     sha256_init(&hash);
     sha256_update(&hash, text, strlen(text));
     sha256_final(&hash, hex);
-    for (size_t i = 0; i < 32; i++)
-        salt[i / 2] = (uint8_t)(salt[i / 2] << 4 | (unsigned)(strchr(digits, hex[i]) - digits));
+    for (size_t i = 0; i < 32; i++) {
+        unsigned digit = (unsigned)(strchr(digits, hex[i]) - digits), high = salt[i / 2];
+        salt[i / 2] = (uint8_t)(high << 4 | digit);
+    }
     return ZP_OK;
 }
 
