@@ -267,7 +267,7 @@ static void test_streams_of_a_candidate_that_fails_go_on(void **state)
 /* Rolled back by hand while it writes: from there on the baseline does. */
 static void test_a_roll_back_that_cuts_moves_streams(void **state)
 {
-    static const char body[] = "{\"prompt\":\"Hello\",\"max_tokens\":8000,\"ignore_eos\":true,"
+    static const char body[] = "{\"prompt\":\"Hello\",\"max_tokens\":3000,\"ignore_eos\":true,"
                                "\"stream\":true,\"stream_options\":{\"include_usage\":true}}";
     zp_serve_options o = two_models(SMALL_MODEL);
     struct live l;
@@ -291,7 +291,7 @@ static void test_a_roll_back_that_cuts_moves_streams(void **state)
     strcpy(all, first);
     strcat(all, rest);
     assert_non_null(strstr(all, "\"moved_to_baseline\":true"));
-    assert_non_null(strstr(all, "\"completion_tokens\":8000"));
+    assert_non_null(strstr(all, "\"completion_tokens\":3000"));
     free(first);
     free(rest);
     free(all);
@@ -341,7 +341,7 @@ static void test_a_promoted_candidate_is_the_baseline(void **state)
  * old one is closed. */
 static void test_a_baseline_is_replaced_while_it_answers(void **state)
 {
-    static const char body[] = "{\"prompt\":\"Hello\",\"max_tokens\":8000,\"ignore_eos\":true,"
+    static const char body[] = "{\"prompt\":\"Hello\",\"max_tokens\":3000,\"ignore_eos\":true,"
                                "\"stream\":true,\"stream_options\":{\"include_usage\":true}}";
     zp_serve_options o = live_options();
     struct live l;
@@ -360,7 +360,7 @@ static void test_a_baseline_is_replaced_while_it_answers(void **state)
     size_t size;
     char *rest = live_read_all(fd, &size);
     close(fd);
-    assert_non_null(strstr(rest, "\"completion_tokens\":8000"));
+    assert_non_null(strstr(rest, "\"completion_tokens\":3000"));
     free(rest);
     live_until(&l, "requests.under_way", 0);
     while (live_logged(&l, "\"event\":\"model_released\"") == 0)
