@@ -95,13 +95,19 @@ static bool is_clients(zp_status code)
     return code == ZP_BAD_INPUT || code == ZP_USAGE || code == ZP_UNSUPPORTED;
 }
 
+/* F2 */
+static zp_status broken(struct apifault *f)
+{
+    return apifault_set(f, 500, "internal_error", NULL,
+                        "the request failed inside the server; its log says more");
+}
+
 zp_status apifault_of_err(struct apifault *f, const char *param, const zp_err *err)
 {
     if (err->code == ZP_NO_MEMORY) return apifault_no_memory(f);
     if (is_clients(err->code)) return apifault_set(f, 400, "invalid_value", param, "%s",
                                                    err->message);
-    return apifault_set(f, 500, "internal_error", NULL, /* F2 */
-                        "the request failed inside the server; its log says more");
+    return broken(f);
 }
 
 zp_status apifault_of_template(struct apifault *f, const zp_err *err)
@@ -155,7 +161,7 @@ zp_status apifault_of_job(struct apifault *f, const char *param, const struct sc
     if (e->why == SCHED_LATE)
         return apifault_set(f, 504, "deadline_exceeded", NULL,
                             "the request was not finished before its deadline");
-    return apifault_of_err(f, param, e->err);
+    return e->why == SCHED_NONFINITE ? broken(f) : apifault_of_err(f, param, e->err);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */

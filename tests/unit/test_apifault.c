@@ -66,6 +66,7 @@ static void test_prompt_that_is_too_long(void **state)
 static void test_ends_of_jobs(void **state)
 {
     static const zp_err invalid = { .code = ZP_USAGE, .message = "65 stop strings; at most 64" },
+                        no_token = { .code = ZP_BAD_INPUT, .message = "no token can be drawn" },
                         broken = { .code = ZP_RUN, .message = "/srv/secret: broken" },
                         memory = { .code = ZP_NO_MEMORY, .message = "no" };
     static const struct {
@@ -95,6 +96,12 @@ static void test_ends_of_jobs(void **state)
         { { .kind = SCHED_FAILED, .why = SCHED_ERROR, .err = &broken }, 500, 500, "internal_error",
           "server_error", "api_error", "the request failed inside the server; its log says more",
           0 },
+        { { .kind = SCHED_FAILED, .why = SCHED_NONFINITE, .err = &no_token }, 500, 500,
+          "internal_error", "server_error", "api_error",
+          "the request failed inside the server; its log says more", 0 },
+        { { .kind = SCHED_FAILED, .why = SCHED_INVALID, .err = &no_token }, 400, 400,
+          "invalid_value", "invalid_request_error", "invalid_request_error",
+          "no token can be drawn", 0 },
         { { .kind = SCHED_FAILED, .why = SCHED_ERROR, .err = &memory }, 503, 529, "out_of_memory",
           "server_error", "overloaded_error",
           "the server has no memory left for this request; try again later", 0 },
@@ -114,7 +121,7 @@ static void test_ends_of_jobs(void **state)
         assert_int_equal(apifault_status(&f, API_ANTHROPIC), cases[i].anthropic);
         assert_int_equal(apifault_retry_after(&f), cases[i].retry);
         snprintf(want, sizeof want, "{`error`:{`message`:`%s`,`type`:`%s`,`param`:%s,`code`:`%s`}}",
-                 cases[i].message, cases[i].type, cases[i].e.err == &invalid ? "`prompt`" : "null",
+                 cases[i].message, cases[i].type, cases[i].status == 400 ? "`prompt`" : "null",
                  cases[i].code);
         body_is(&f, API_OPENAI, NULL, want);
         snprintf(want, sizeof want, "{`type`:`error`,`error`:{`type`:`%s`,`message`:`%s`}}",
