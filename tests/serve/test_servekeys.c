@@ -50,8 +50,8 @@ static void test_wrong_lines_name_their_number_and_change_nothing(void **state)
         "good good-secret\na a-secret tokens=1e999", "good good-secret\na a-secret requests=6x",
         "good good-secret\na sha256:12",     "good good-secret\nagain good-secret",
         "good good-secret\na sha256:" HASH_OF_TEST "0",
-        "good good-secret\n"
-        "a-name-of-more-than-sixty-three-bytes-which-is-longer-than-any-name-may-be the-secret",
+        ("good good-secret\n"
+         "a-name-of-more-than-sixty-three-bytes-which-is-longer-than-any-name-may-be the-secret"),
     };
     struct servekeys k = { 0 };
     (void)state;
