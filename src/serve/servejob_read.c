@@ -1,8 +1,8 @@
 /* servejob_read.c: from a body to prompts and the form of their answers.
  * Threads: any: the request is its own here, and what it reads of the server and of the model never
  * changes.
- * Q1 a prompt that cannot fit is refused before it is tokenized where its bytes alone say so, or its
- *    beginning. */
+ * Q1 a prompt that cannot fit is refused before it is tokenized where its bytes alone say so, or
+ *    its beginning. */
 #include "serve/servejob.h"
 
 #include <string.h>
@@ -27,6 +27,13 @@ static zp_status check_model(struct servejob *j)
         return ZP_OK;
     return apifault_set(&j->fault, 404, "model_not_found", "model",
                         "the model '%.200s' is not served here; '%.200s' is", asked, name);
+}
+
+/* An answer without them would be one to another prompt. */
+static zp_status check_anchors(struct servejob *j)
+{
+    if (!j->r.anchors) return ZP_OK;
+    return apifault_unsupported(&j->fault, "anchors", "positions in prompts are not read yet");
 }
 
 /* ---- prompts --------------------------------------------------------------------------------- */
@@ -124,7 +131,8 @@ static zp_status open_prompts(struct servejob *j)
 
 void servejob_read(struct servejob *j)
 {
-    if (servejob_read_body(j) != ZP_OK || check_model(j) != ZP_OK || open_prompts(j) != ZP_OK)
+    if (servejob_read_body(j) != ZP_OK || check_model(j) != ZP_OK || check_anchors(j) != ZP_OK ||
+        open_prompts(j) != ZP_OK)
         return;
     (void)apiprompt_open_grammar(&j->grammar, &j->prompts[0].p, j->reads->model, &j->r, &j->fault);
 }
