@@ -297,6 +297,7 @@ zp_status cmd_template(struct cli *c);
 zp_status cmd_logits(struct cli *c);
 zp_status cmd_run(struct cli *c);
 zp_status cmd_chat(struct cli *c);
+zp_status cmd_serve(struct cli *c);
 zp_status cmd_ppl(struct cli *c);
 zp_status cmd_bench(struct cli *c);
 zp_status cmd_scan(struct cli *c);

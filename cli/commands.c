@@ -273,6 +273,8 @@ static const struct cli_example chat_examples[] = {
       "with a system message" },
 };
 
+#include "serve_options.inc"
+
 static const struct cli_option ppl_options[] = {
     MODEL,
     DOCUMENTS("text file, or folder of documents"),
@@ -736,6 +738,13 @@ const struct cli_command cli_commands[] = {
                 "the exit code tells in the end. What earlier turns "
                 "computed is reused.\n\n" GRAMMAR_RULE LENGTH_RULE,
             .fields = "messages[] timings{}"),
+    COMMAND(serve, "serve a model by HTTP: OpenAI's and Anthropic's APIs", OPTIONS(serve),
+            .about =
+                "/v1/chat/completions, /v1/completions, /v1/messages, /v1/models and more: "
+                "docs/SERVER.md. The address stands in the line `ready` on stderr. Many requests "
+                "are computed together; each gets the answer that it would get alone.\n\n"
+                "SIGTERM or SIGINT: no new requests, those under way are finished, exit code 0; a "
+                "second one cuts them. SIGHUP: certificates and keys are read again."),
     COMMAND(ppl, "perplexity, and the distance to another model", OPTIONS(ppl),
             .about = "Cuts the text into windows and scores the second half of each. With --base "
                      "the JSON document also has kl_mean, kl_p99, kl_max and top1_agree.",

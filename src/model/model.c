@@ -99,9 +99,17 @@ const char *zp_model_sha256(const zp_model *m)
     return m->sha256_hex;
 }
 
+static _Atomic uint64_t n_vocabularies;
+
+void model_share_vocabulary(zp_model *m, const struct zp_model *with)
+{
+    m->vocabulary = with->vocabulary;
+}
+
 static zp_status fill(struct zp_model *m, const char *path, const zp_model_options *o, zp_err *err)
 {
     m->arena.tag = MEM_META;
+    m->vocabulary = atomic_fetch_add(&n_vocabularies, 1) + 1;
     ZP_TRY(read_file(m, path, err));
     ZP_TRY(arch_read(&m->h, &m->gguf, &m->arena, err));
     ZP_TRY(ownkeys_check(&m->h, &m->gguf, err));

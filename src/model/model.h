@@ -30,11 +30,14 @@ struct zp_model {
     _Atomic int sha256_state;
     uint64_t n_params;
     char *name;
+    uint64_t vocabulary; /* models of one number have the same tokens: grammars fit all of them */
     char stretch[STRETCH_TEXT]; /* what the caller put in place of the file's scaling, or "" */
 };
 
 /* The tokenizer, or an error that says why there is none. */
 zp_status model_tokenizer(const struct zp_model *m, const struct tokenizer **out, zp_err *err);
+/* Takes the number of a model whose tokens were found to be the same. Before others use m. */
+void model_share_vocabulary(zp_model *m, const struct zp_model *with);
 zp_status model_template(const struct zp_model *m, const struct template **out, zp_err *err);
 
 #endif

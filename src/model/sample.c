@@ -205,8 +205,8 @@ zp_status sample_open(zp_sampler **out, uint32_t n_vocab, const zp_sampler_optio
 
 static zp_status check_grammar(const zp_sampler_options *o, const zp_model *m, zp_err *err)
 {
-    ZP_FAIL_IF(o->grammar && constrain_model(o->grammar) != m, err, ZP_USAGE,
-               "the grammar was opened for another model");
+    ZP_FAIL_IF(o->grammar && constrain_model(o->grammar)->vocabulary != m->vocabulary, err,
+               ZP_USAGE, "the grammar was opened for another model");
     return ZP_OK;
 }
 

@@ -111,6 +111,11 @@ void http_close(struct http_server *s)
     mem_free(s);
 }
 
+void http_turn(struct http_server *s)
+{
+    s->core.now = evloop_now(s->loop);
+}
+
 const struct http_counts *http_counts(struct http_server *s)
 {
     s->core.counts.bodies_bytes = s->core.bodies.now;

@@ -198,6 +198,9 @@ struct http_counts {
     const uint64_t (*requests)[HTTP_CLASSES];
     size_t n_routes;
 };
+/* To be called before exchanges are written to from elsewhere than a handler:
+ * looks at the clock. */
+void http_turn(struct http_server *s);
 const struct http_counts *http_counts(struct http_server *s);
 
 #endif

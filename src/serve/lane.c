@@ -234,3 +234,10 @@ bool lane_draws(const struct lane *l)
         if (job->first) return true;
     return false;
 }
+
+void lane_drop_cache(struct lane *l)
+{
+    struct kvcache *kv = &l->engine->kv;
+    if (l->engine->options.prefix_cache)
+        prefix_make_room(&kv->prefix, kv, kv->pages.n_free + kv->pages.n_idle);
+}

@@ -52,9 +52,11 @@ void lane_sweep(struct lane *l, double now, enum sched_why all);
 /* When the next job is late; INFINITY: none. */
 double lane_deadline(const struct lane *l);
 bool lane_draws(const struct lane *l);
+/* Gives up what the engine keeps for reuse alone. */
+void lane_drop_cache(struct lane *l);
 /* One run of the engine: budget tokens, but every sequence that draws. Returns their number, 0
- * where nothing is under way. */
-size_t lane_step(struct lane *l, size_t budget);
+ * where nothing is under way; and that of the sequences. */
+size_t lane_step(struct lane *l, size_t budget, size_t *n_sequences);
 /* The last event of a job that has come to its end. */
 void lane_end(struct lane *l, struct job *job, enum sched_kind kind, enum sched_why why);
 

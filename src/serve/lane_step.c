@@ -288,7 +288,7 @@ static void end_those_that_have(struct lane *l)
     }
 }
 
-size_t lane_step(struct lane *l, size_t budget)
+size_t lane_step(struct lane *l, size_t budget, size_t *n_sequences)
 {
     uint64_t before = l->engine->tokens;
     fork_all(l);
@@ -296,5 +296,6 @@ size_t lane_step(struct lane *l, size_t budget)
     run(l, n);
     end_those_that_have(l);
     counter_add(&l->counters->step_sequences, n);
+    *n_sequences = n;
     return (size_t)(l->engine->tokens - before);
 }

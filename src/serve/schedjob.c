@@ -39,6 +39,9 @@ static zp_status check_choices(const struct sched_job *o, const struct zp_engine
     ZP_FAIL_IF(o->n_choices > e->options.n_seq, err, ZP_BAD_INPUT,
                "%u answers to one prompt; the engine computes at most %u sequences at a time",
                o->n_choices, e->options.n_seq);
+    ZP_FAIL_IF(o->n_begun >= o->n_prompt || (o->n_begun && o->n_choices > 1), err, ZP_USAGE,
+               "%zu of %zu tokens drawn before, for %u answers", o->n_begun, o->n_prompt,
+               o->n_choices);
     ZP_FAIL_IF(o->n_top > SCHED_MOST_TOP || o->n_top > n_vocab, err, ZP_BAD_INPUT,
                "log-probabilities of the %u most likely tokens; at most %u", o->n_top,
                n_vocab < SCHED_MOST_TOP ? n_vocab : SCHED_MOST_TOP);
@@ -211,6 +214,20 @@ void job_close(struct job *job)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
+/* Grammar and text stand where they stood behind what was drawn before; that text was told. */
+static zp_status go_on(struct gen *g, size_t n_begun, zp_err *err)
+{
+    const int32_t *ids = g->prompt + g->n_prompt - n_begun;
+    bool stop = false;
+    for (size_t i = 0; i < n_begun; i++) {
+        ZP_TRY(zp_sampler_accept(g->sampler, ids[i], err));
+        buffer_clear(&g->piece);
+        if (g->has_text) ZP_TRY(textstream_push(&g->stream, ids[i], &g->piece, &stop, err));
+        ZP_FAIL_IF(stop, err, ZP_BAD_INPUT, "the answer has ended before: it holds a stop string");
+    }
+    return ZP_OK;
+}
+
 zp_status job_begin(struct job *job, zp_err *err)
 {
     struct choice *c = &job->choices[0];
@@ -224,6 +241,7 @@ zp_status job_begin(struct job *job, zp_err *err)
     c->g.all_rows = job->o.prompt_logprobs;
     c->g.no_reuse = job->o.no_reuse || job->o.prompt_logprobs;
     ZP_TRY(gen_open(&c->g, err));
+    ZP_TRY(go_on(&c->g, job->o.n_begun, err));
     job->n_reused = c->g.n_reused;
     return ZP_OK;
 }

@@ -57,7 +57,9 @@ static void take_job(struct sched *s, struct job *job)
         outbox_put(&s->out, &e, NULL);
         return;
     }
-    struct sched_event e = { .kind = SCHED_ACCEPTED, .id = job->id, .arg = job->o.arg };
+    struct sched_event e = { .kind = SCHED_ACCEPTED, .id = job->id, .arg = job->o.arg,
+                             .usage = { .slot = job->o.slot, .mode = job->mode,
+                                        .n_prompt = job->o.n_prompt } };
     outbox_put(&s->out, &e, NULL);
 }
 
@@ -118,6 +120,12 @@ static bool all_empty(const struct sched *s)
     return true;
 }
 
+static void drop_caches(struct sched *s)
+{
+    if (!atomic_exchange(&s->drops_cache, false)) return;
+    for (struct lane *l = s->lanes; l; l = l->next) lane_drop_cache(l);
+}
+
 /* Cancellations, deadlines, and the end of a drain. */
 static void sweep(struct sched *s, double until)
 {
@@ -156,6 +164,8 @@ static void publish_slot(struct sched *s, uint32_t slot)
     atomic_store(&s->slots[slot].kv_pages, p ? p->n_pages : 0);
     atomic_store(&s->slots[slot].kv_pages_used, p ? p->n_pages - p->n_free - p->n_idle : 0);
     atomic_store(&s->slots[slot].kv_pages_kept, p ? p->n_idle : 0);
+    atomic_store(&s->slots[slot].position_done, l ? l->engine->position_done : 0);
+    atomic_store(&s->slots[slot].position_skipped, l ? l->engine->position_skipped : 0);
 }
 
 static void publish(struct sched *s)
@@ -174,7 +184,7 @@ static void publish(struct sched *s)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static void count_step(struct sched *s, size_t tokens, double seconds)
+static void count_step(struct sched *s, size_t tokens, size_t sequences, double seconds)
 {
     const double keep = 0.95;
     counter_add(&s->counters.steps, 1);
@@ -182,6 +192,7 @@ static void count_step(struct sched *s, size_t tokens, double seconds)
     counter_add(&s->counters.step_nanoseconds, (uint64_t)(seconds * 1e9));
     s->tokens = keep * s->tokens + (double)tokens;
     s->seconds = keep * s->seconds + seconds;
+    if (s->o.stepped) s->o.stepped(s->o.wake_arg, seconds, tokens, sequences);
 }
 
 /* Tokens of each engine's step. */
@@ -205,8 +216,8 @@ static bool step(struct sched *s)
     for (struct lane *l = s->lanes; l; l = l->next) {
         if (!l->running.first) continue;
         double begin = os_now();
-        size_t tokens = lane_step(l, budget_of(s, l, draws, n_busy));
-        count_step(s, tokens, os_now() - begin);
+        size_t sequences, tokens = lane_step(l, budget_of(s, l, draws, n_busy), &sequences);
+        count_step(s, tokens, sequences, os_now() - begin);
         outbox_tell(&s->out);
     }
     return n_busy > 0;
@@ -240,6 +251,7 @@ void *sched_run(void *arg)
         bool paused = atomic_load(&s->paused);
         take_messages(s);
         sweep(s, until);
+        drop_caches(s);
         release_lanes(s);
         publish(s);
         tell_states(s, paused, until);

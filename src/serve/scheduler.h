@@ -36,7 +36,9 @@ struct sched_options {
     /* When there are new events: from the scheduler's thread, or from a sched_submit that refuses.
      * Must not call back. May be NULL. */
     void (*wake)(void *arg);
-    void *wake_arg;
+    void *wake_arg; /* of both */
+    /* After each step, from the scheduler's thread. May be NULL. */
+    void (*stepped)(void *arg, double seconds, size_t tokens, size_t sequences);
 };
 
 zp_status sched_open(struct sched **out, const struct sched_options *options, zp_err *err);
@@ -57,6 +59,9 @@ struct sched_job {
     zp_sampler_options sampler; /* its grammar lives until the last event, or sched_close */
     const char *const *stop;
     size_t n_stop;
+    /* The last so many ids of the prompt are the answer's first, drawn before: it goes on behind
+     * them (grammar, stop strings, text). With one choice only. */
+    size_t n_begun;
     uint32_t n_predict; /* default: until the context ends */
     bool ignore_end;    /* go on after an end token */
     uint32_t n_choices; /* answers to the prompt, which is computed once; default 1 */
@@ -84,6 +89,8 @@ void sched_drain(struct sched *s, double until);
 /* Nothing is computed from PAUSED on until resumed; jobs are still taken, cancelled and late. */
 void sched_pause(struct sched *s);
 void sched_resume(struct sched *s);
+/* Gives up what engines keep for reuse alone; before the next step. */
+void sched_drop_cache(struct sched *s);
 
 /* ---- events ---------------------------------------------------------------------------------- */
 enum sched_kind {
@@ -173,7 +180,7 @@ struct sched_event {
             const char *reason; /* "stop" "length" "end" */
             uint32_t stop;      /* of "stop": which of the job's stop strings */
         } ended;
-        struct sched_usage usage; /* DONE, FAILED, CANCELLED */
+        struct sched_usage usage; /* DONE, FAILED, CANCELLED; ACCEPTED: slot, mode, n_prompt */
         struct {
             uint64_t found, most;
             double retry_seconds; /* until what waits now may have ended, by the speed so far */
@@ -195,13 +202,16 @@ const struct sched_event *sched_next(struct sched *s);
     X(prompt_tokens) X(reused_tokens) X(drawn_tokens)                                              \
     X(steps) X(step_tokens) X(step_sequences) X(step_nanoseconds)
 
+struct sched_slot {
+    uint64_t sequences, kv_pages, kv_pages_used, kv_pages_kept; /* kept: for reuse alone */
+    uint64_t position_done, position_skipped; /* rotations, since the engine was opened */
+};
+
 struct sched_figures {
 #define SCHED_FIGURE(name) uint64_t name;
     SCHED_FIGURES(SCHED_FIGURE)
 #undef SCHED_FIGURE
-    struct {
-        uint64_t sequences, kv_pages, kv_pages_used, kv_pages_kept; /* kept: for reuse alone */
-    } slots[SCHED_SLOTS];
+    struct sched_slot slots[SCHED_SLOTS];
 };
 /* Any thread. Each figure is whole; they need not be of one moment. */
 void sched_read_figures(const struct sched *s, struct sched_figures *out);

@@ -156,6 +156,12 @@ void sched_resume(struct sched *s)
     sem_post(&s->signal);
 }
 
+void sched_drop_cache(struct sched *s)
+{
+    atomic_store(&s->drops_cache, true);
+    sem_post(&s->signal);
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 /* What the last call showed is read. */
@@ -250,6 +256,8 @@ void sched_read_figures(const struct sched *s, struct sched_figures *out)
         out->slots[i].kv_pages = atomic_load(&s->slots[i].kv_pages);
         out->slots[i].kv_pages_used = atomic_load(&s->slots[i].kv_pages_used);
         out->slots[i].kv_pages_kept = atomic_load(&s->slots[i].kv_pages_kept);
+        out->slots[i].position_done = atomic_load(&s->slots[i].position_done);
+        out->slots[i].position_skipped = atomic_load(&s->slots[i].position_skipped);
     }
 }
 

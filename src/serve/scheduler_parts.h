@@ -25,12 +25,13 @@ struct sched {
     struct ring inbox;
     sem_t signal; /* there is something new for the thread */
     struct outbox out;
-    _Atomic bool closing, paused;
+    _Atomic bool closing, paused, drops_cache;
     _Atomic double drain_until; /* 0: no drain */
     _Atomic double retry_seconds;
     struct sched_counters counters;
     struct {
         _Atomic uint64_t sequences, kv_pages, kv_pages_used, kv_pages_kept;
+        _Atomic uint64_t position_done, position_skipped;
     } slots[SCHED_SLOTS];
     _Atomic double beat;
     _Atomic uint64_t sent, taken; /* messages: the thread has work while they differ */
