@@ -13,8 +13,9 @@ void servereply_fault(struct http_exchange *x, enum api api, const struct apifau
 {
     struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
     char seconds[16];
-    struct http_header headers[2];
+    struct http_header headers[3];
     size_t n = 0;
+    if (api == API_ANTHROPIC) headers[n++] = (struct http_header){ "request-id", http_id(x) };
     uint32_t retry = apifault_retry_after(fault);
     (void)snprintf(seconds, sizeof seconds, "%u", retry);
     if (retry != 0) headers[n++] = (struct http_header){ "retry-after", seconds };
@@ -31,9 +32,11 @@ void servereply_json(struct http_exchange *x, enum api api, zp_status status, st
                       const zp_err *err)
 {
     struct apifault fault = { 0 };
+    struct http_header id = { "request-id", http_id(x) };
     if (status == ZP_OK)
         http_reply(x, &(struct http_reply){ .status = 200, .type = "application/json",
-                                            .body = body->data, .size = body->size });
+                                            .body = body->data, .size = body->size,
+                                            .headers = &id, .n_headers = api == API_ANTHROPIC });
     else {
         (void)apifault_of_err(&fault, NULL, err);
         servereply_fault(x, api, &fault);

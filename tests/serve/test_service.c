@@ -106,6 +106,13 @@ static void test_both_apis_talk(void **state)
     assert_non_null(strstr(r.body, "event: message_stop\n"));
     assert_non_null(strstr(r.head, "\r\nrequest-id: "));
     reply_free(&r);
+    static const char *const paths[] = { messages_path, "/v1/messages/count_tokens" };
+    for (size_t i = 0; i < 2; i++) { // refusals, too
+        r = live_ask(&l, "POST", paths[i], "x-request-id: mine\r\n", "{}");
+        assert_int_equal(r.status, 400);
+        assert_non_null(strstr(r.head, "\r\nrequest-id: mine\r\n"));
+        reply_free(&r);
+    }
     r = live_ask(&l, "POST", chat_path, "x-request-id: mine\r\n", body);
     assert_non_null(strstr(r.head, "\r\nx-request-id: mine\r\n"));
     assert_non_null(strstr(r.body, "chat.completion.chunk"));
