@@ -18,6 +18,7 @@ import unittest
 COMPILER = sys.argv.pop()
 BUILD = pathlib.Path(sys.argv.pop()).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+CASES = sorted(p.stem for p in (SOURCE / "tests/cli/cases").glob("serve_*.sh"))
 BARE = BUILD / "zerope_bare"
 
 
@@ -60,6 +61,13 @@ class Program(unittest.TestCase):
             done = run(program, "version", "--features", "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIs(json.loads(done.stdout)["features"]["server"], there)
+
+
+    def test_cases_of_the_command_line_that_need_the_server_are_left_out(self):
+        done = run(sys.executable, SOURCE / "tests/cli/run.py", BARE, *CASES)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for case in CASES:
+            self.assertIn(f"left out {case}", done.stdout)
 
 
 class Tests(unittest.TestCase):
