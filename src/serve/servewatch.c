@@ -4,9 +4,12 @@
 #include "serve/servewatch.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "serve/servestat.h"
+
+#define LEAST_PERIOD 0.01
 
 void servewatch_tell(zp_serve *s, enum notify_state state)
 {
@@ -30,10 +33,17 @@ static double watchdog_seconds(const zp_serve *s)
     return errno != 0 || *end != '\0' ? 0 : (double)us * 1e-6;
 }
 
+double servewatch_period(const zp_serve *s, double most)
+{
+    double seconds = watchdog_seconds(s) / 3;
+    return seconds > 0 && seconds < most ? fmax(seconds, LEAST_PERIOD) : most;
+}
+
 void servewatch_tick(zp_serve *s, double now)
 {
     double seconds = watchdog_seconds(s);
-    if (seconds <= 0 || now - s->fed < seconds / 3 || !servestat_is_alive(s)) return;
+    /* A sixth: of ticks that come every third none is left out. */
+    if (seconds <= 0 || now - s->fed < seconds / 6 || !servestat_is_alive(s)) return;
     s->fed = now;
     servewatch_tell(s, NOTIFY_WATCHDOG);
 }

@@ -5,7 +5,9 @@
 #include "serve/service.h"
 
 void servewatch_tell(zp_serve *s, enum notify_state state);
-/* Once a second: the watchdog is fed while steps are made, or none are due. */
+/* Seconds between ticks that keep the watchdog content; most: without one. */
+double servewatch_period(const zp_serve *s, double most);
+/* Once a period: the watchdog is fed while steps are made, or none are due. */
 void servewatch_tick(zp_serve *s, double now);
 
 #endif

@@ -24,6 +24,7 @@
 #define DRAIN_SECONDS 30.0
 #define CUT_SECONDS 1.0 /* that connections get beyond the scheduler's, for the last event */
 #define READERS 2
+#define TICK_SECONDS 1.0
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
@@ -282,7 +283,8 @@ zp_status zp_serve_run(zp_serve *s, zp_err *err)
     s->running = true;
     s->slots[VARIANT_CANDIDATE] = 1;
     s->started = os_now();
-    evtimer_start(s->tick, 1000, 1000);
+    uint64_t period = (uint64_t)(servewatch_period(s, TICK_SECONDS) * 1e3);
+    evtimer_start(s->tick, period, period);
     if (servemodels_load(s, VARIANT_BASELINE, s->o.model, AUDIT_RULE, err) != ZP_OK)
         return err->code;
     if (atomic_load(&s->stops) != 0) evwake_send(s->orders);

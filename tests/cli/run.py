@@ -12,7 +12,7 @@ Its head may say, one per line:
   # group: model          it needs the real models (default: quick)
   # glob                  lines of NAME.out are patterns; a line `...` stands for any lines
   # timeout: 60           seconds (default 60)
-  # needs: COMMAND        the case is left out where this command fails
+  # needs: COMMAND        the case is left out where this command fails; $BINARY is the binary
 Variables: DATA (tests/data), TOOLS (tests/cli), SMOLLM2 and GEMMA3 (models), ROOT (the repository).
 There is no cache folder (XDG_CACHE_HOME is no folder): a case that wants one names it.
 --rewrite writes NAME.out from what the case printed; read the diff before a commit.
@@ -103,9 +103,10 @@ def compare(case, result):
     return differences
 
 
-def has_needs(case):
+def has_needs(case, binary):
     return case["needs"] is None or \
-        subprocess.run(["bash", "-c", case["needs"]], capture_output=True).returncode == 0
+        subprocess.run(["bash", "-c", case["needs"]], capture_output=True,
+                       env={**os.environ, "BINARY": binary}).returncode == 0
 
 
 def run_case(case, binary, rewrite):
@@ -142,13 +143,13 @@ def main():
     names = args.names or sorted(n[:-3] for n in os.listdir(CASES) if n.endswith(".sh"))
     cases = [read_case(n) for n in names]
     cases = [c for c in cases if args.group in (None, c["group"])]
-    failed = 0
+    failed, binary = 0, os.path.abspath(args.binary)
     for case in cases:
-        if not has_needs(case):
+        if not has_needs(case, binary):
             print("left out %s: '%s' fails here" % (case["name"], case["needs"]), flush=True)
             continue
         before = time.monotonic()
-        differences = run_case(case, os.path.abspath(args.binary), args.rewrite)
+        differences = run_case(case, binary, args.rewrite)
         print("%-6s %s (%.1f s)" % ("FAILED" if differences else "ok", case["name"],
                                     time.monotonic() - before), flush=True)
         for text in differences:

@@ -1,3 +1,4 @@
+# needs: "$BINARY" version --features --json | grep -q '"server": true'
 # timeout: 120
 # From the command to an answer, and out again with exit code 0.
 echo '{{ messages[0].content }}' >template

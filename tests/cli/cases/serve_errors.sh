@@ -1,3 +1,4 @@
+# needs: "$BINARY" version --features --json | grep -q '"server": true'
 # Nothing but errors, one a line.
 # Options that make no sense are refused before anything is served.
 try() {
