@@ -35,7 +35,9 @@ static void join_intervals(json_t *rows)
 {
     static const char *const names[] = { "nll",        "nll_base", "nll_change",
                                          "kl",         "top1_agree", "accuracy",
-                                         "accuracy_base", "accuracy_change" };
+                                         "accuracy_base", "accuracy_change",
+                                         "token_accuracy", "token_accuracy_base",
+                                         "token_accuracy_change" };
     json_t *row;
     size_t i;
     json_array_foreach(rows, i, row)

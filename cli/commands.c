@@ -849,16 +849,16 @@ const struct cli_command cli_commands[] = {
             "Made-up questions: copy, induction, passkey and multikey at each length, also by the "
             "distance from the answer to what it repeats; order, count and brackets at the first "
             "length they fit. A case is right where every token of its answer is the most likely "
-            "one behind the true tokens before it (teacher forcing). The same cases are asked of "
-            "every model with the corpus's tokenizer. A kind that is too long for a length has 0 "
-            "cases there.\n\n"
+            "one behind the true tokens before it (teacher forcing); token_accuracy is the share "
+            "of the answers' tokens. The same cases are asked of every model with the corpus's "
+            "tokenizer. A kind that is too long for a length has 0 cases there.\n\n"
             "With --against, on the same windows and cases: mean KL and top-1 agreement, and the "
             "differences of NLL and accuracy, model minus base, in pairs.\n\n"
             "All intervals are 95 % (x_lo, x_hi): of accuracies by Wilson's formula, of their "
             "differences by Agresti and Min's, of all else by bootstrap. The result depends "
             "neither on --threads nor on --batch-size.",
         .fields = "model corpus lengths[{length,windows,joined,documents,nll}] buckets[{length,"
-                  "from,to,nll}] probes[{kind,length,cases,accuracy}] distances[]"),
+                  "from,to,nll}] probes[{kind,length,cases,accuracy,token_accuracy}] distances[]"),
     COMMAND(doctor, "check this machine", OPTIONS(doctor),
             .fields = "cpu kernels memory self_test pack_cache"),
     COMMAND(version, "version and features", OPTIONS(version), .fields = "version"),

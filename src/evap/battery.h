@@ -48,6 +48,7 @@ struct battery_score {
     uint32_t n_cases; /* 0: the kind does not fit into the length */
     double nll, nll_base; /* of an answer's token, mean of the cases' means */
     struct estimate right, right_base, change; /* shares of cases; change: right - right_base */
+    struct estimate tokens, tokens_base, tokens_change; /* the same of the answers' tokens */
 };
 
 struct battery {
@@ -82,6 +83,9 @@ zp_status battery_cases(struct battery *b, uint32_t i, zp_err *err);
 uint64_t battery_count(const struct battery *b);
 /* Kinds whose answers may be far away: asked at each length, the others at the first they fit. */
 bool battery_is_far(enum task_kind kind);
+
+/* Mean, by bootstrap over those of n entries that have tokens; moves these to the front. */
+struct estimate battery_mean(struct score_mean *entries, uint32_t n, uint64_t seed);
 
 zp_status battery_write(const struct battery *b, const char *corpus, char **json, zp_err *err);
 

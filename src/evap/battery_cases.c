@@ -13,6 +13,7 @@ struct cases {
     struct trial *trials;     /* (n) */
     uint32_t *distance;       /* (n) */
     struct score_row *rows;
+    struct score_mean *of_tokens[3]; /* (n) each: right, the base's, the difference */
     uint32_t n;
 };
 
@@ -27,6 +28,7 @@ static void cases_free(struct cases *c)
     mem_free(c->trials);
     mem_free(c->distance);
     mem_free(c->rows);
+    for (int k = 0; k < 3; k++) mem_free(c->of_tokens[k]);
     memset(c, 0, sizeof *c);
 }
 
@@ -68,18 +70,21 @@ static zp_status make_cases(struct battery *b, enum task_kind kind, uint32_t len
 
 struct answer {
     double nll, nll_base;
+    uint32_t n_right, n_right_base; /* tokens */
     bool right, right_base;
 };
 
 static struct answer answer_of(const struct score_row *rows, uint32_t n)
 {
-    struct answer a = { .right = true, .right_base = true };
+    struct answer a = { 0 };
     for (uint32_t i = 0; i < n; i++) {
         a.nll += rows[i].nll / n;
         a.nll_base += rows[i].nll_base / n;
-        a.right = a.right && rows[i].right;
-        a.right_base = a.right_base && rows[i].right_base;
+        a.n_right += rows[i].right;
+        a.n_right_base += rows[i].right_base;
     }
+    a.right = a.n_right == n;
+    a.right_base = a.n_right_base == n;
     return a;
 }
 
@@ -102,16 +107,21 @@ static struct estimate change_of(const struct tally *t)
 }
 
 /* The cases with an answer at a distance that s takes. */
-static void fill_score(const struct cases *c, struct battery_score *s)
+static void fill_score(struct cases *c, uint64_t seed, struct battery_score *s)
 {
     struct tally t = { 0 };
     const struct score_row *rows = c->rows;
+    struct score_mean **of = c->of_tokens;
     for (uint32_t i = 0; i < c->n; i++) {
-        struct answer a = answer_of(rows, trial_rows(&c->trials[i]));
-        rows += trial_rows(&c->trials[i]);
+        uint32_t n = trial_rows(&c->trials[i]);
+        struct answer a = answer_of(rows, n);
+        rows += n;
         if (s->to && (c->distance[i] < s->from || c->distance[i] >= s->to)) continue;
         s->nll += a.nll;
         s->nll_base += a.nll_base;
+        of[0][t.n] = (struct score_mean){ a.n_right, n };
+        of[1][t.n] = (struct score_mean){ a.n_right_base, n };
+        of[2][t.n] = (struct score_mean){ (double)a.n_right - a.n_right_base, n };
         t.n++;
         t.right += a.right;
         t.right_base += a.right_base;
@@ -124,6 +134,9 @@ static void fill_score(const struct cases *c, struct battery_score *s)
     s->right = share_of(t.right, t.n);
     s->right_base = share_of(t.right_base, t.n);
     s->change = change_of(&t);
+    s->tokens = battery_mean(of[0], t.n, seed);
+    s->tokens_base = battery_mean(of[1], t.n, seed);
+    s->tokens_change = battery_mean(of[2], t.n, seed);
 }
 
 /* Distances: below a quarter of the first length, up to it, up to each further one. */
@@ -136,7 +149,7 @@ static void fill_distances(struct battery *b, uint32_t i, struct cases *c, enum 
         *s = (struct battery_score){
             .kind = kind, .length = b->lengths[i], .from = from, .to = to
         };
-        fill_score(c, s);
+        fill_score(c, b->o.seed, s);
         b->n_distances += s->n_cases > 0;
         from = to;
     }
@@ -153,13 +166,14 @@ static zp_status run_kind(struct battery *b, uint32_t i, enum task_kind kind, st
     c->n = b->o.n_cases;
     ZP_ALLOC(c->trials, MEM_EVAP, c->n, err, "cases");
     ZP_ALLOC(c->distance, MEM_EVAP, c->n, err, "cases");
+    for (int k = 0; k < 3; k++) ZP_ALLOC(c->of_tokens[k], MEM_EVAP, c->n, err, "cases");
     ZP_TRY(make_cases(b, kind, b->lengths[i], c, &fits, err));
     if (fits) ZP_TRY(trial_run(&b->side, c->trials, c->n, c->rows, err));
     else {
         b->side.done += c->n;
         c->n = 0;
     }
-    fill_score(c, s);
+    fill_score(c, b->o.seed, s);
     if (fits && battery_is_far(kind)) fill_distances(b, i, c, kind);
     return ZP_OK;
 }

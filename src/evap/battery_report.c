@@ -118,6 +118,9 @@ static void write_score(struct json_build *j, const struct battery *b,
     write_estimate(j, "accuracy", &s->right);
     if (b->base) write_estimate(j, "accuracy_base", &s->right_base);
     if (b->base) write_estimate(j, "accuracy_change", &s->change);
+    write_estimate(j, "token_accuracy", &s->tokens);
+    if (b->base) write_estimate(j, "token_accuracy_base", &s->tokens_base);
+    if (b->base) write_estimate(j, "token_accuracy_change", &s->tokens_change);
     if (!s->to) json_build_real(j, "answer_nll", s->nll, DIGITS);
     if (!s->to && b->base) json_build_real(j, "answer_nll_base", s->nll_base, DIGITS);
     json_build_object_end(j);

@@ -35,8 +35,7 @@ static void sums_add(struct sums *s, uint32_t doc, const struct score_row *row)
     }
 }
 
-/* Of those of n entries that have tokens, which move together. */
-static struct estimate mean_of(struct score_mean *entries, uint32_t n, uint64_t seed)
+struct estimate battery_mean(struct score_mean *entries, uint32_t n, uint64_t seed)
 {
     uint32_t k = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -77,7 +76,7 @@ static void fill_span(const struct battery *b, const struct heldwin_set *w,
                                        &span->kl, &span->top1, &span->right_base,
                                        &span->right_change };
     for (int k = 0; k < (b->base ? MEASURES : WITHOUT_BASE); k++)
-        *out[k] = mean_of(s->of[k], s->n_docs, b->o.seed);
+        *out[k] = battery_mean(s->of[k], s->n_docs, b->o.seed);
 }
 
 static void fill_spans(struct battery *b, uint32_t i, const struct heldwin_set *w,

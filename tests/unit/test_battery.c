@@ -373,6 +373,7 @@ static zp_model *write_constant(int32_t id)
 
 struct asked {
     size_t n, right, at[3], right_at[3]; /* at: by distance */
+    size_t tokens, right_tokens;
     double nll;
 };
 
@@ -399,6 +400,8 @@ static struct asked ask(const zp_model *m, enum task_kind kind, uint32_t length)
         }
         free(rows);
         a.n++;
+        a.tokens += c.n_answer;
+        a.right_tokens += right;
         a.nll += nll / N_CASES;
         a.right += right == c.n_answer;
         a.at[bucket]++;
@@ -439,6 +442,7 @@ static void check_asked(const json_t *doc, const struct asked *a, const char *ki
         near(number(row, "accuracy_lo"), w.lo);
         near(number(row, "accuracy_hi"), w.hi);
         near(number(row, "answer_nll"), a->nll);
+        near(number(row, "token_accuracy"), (double)a->right_tokens / (double)a->tokens);
         found++;
     }
     assert_int_equal(found, 1);
@@ -477,6 +481,9 @@ static void test_accuracies_equal_those_of_plain_logits(void **state)
         near(number(last, "accuracy_base"), (double)b.right / (double)b.n);
         near(number(last, "answer_nll_base"), b.nll);
         near(number(last, "accuracy_change"), ((double)a.right - (double)b.right) / N_CASES);
+        near(number(last, "token_accuracy_base"), (double)b.right_tokens / (double)b.tokens);
+        near(number(last, "token_accuracy_change"),
+             ((double)a.right_tokens - (double)b.right_tokens) / (double)a.tokens);
         check_around(last, "accuracy_change");
         json_decref(doc);
         zp_model_close(m);

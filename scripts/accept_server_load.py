@@ -1,4 +1,4 @@
-"""accept_serving.py: acceptance lines of the server under load, roll-out, faults and abuse.
+"""accept_server_load.py: acceptance lines of the server at work: same bits, load, peers.
 
 The programs themselves are in tests/serve/ and bench/serve/.
 """
