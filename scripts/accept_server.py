@@ -3,9 +3,10 @@
 A group holds functions `line_NAME`; scripts/accept finds them here, in the order of the table.
 """
 import accept_server_deploy
+import accept_server_faults
 import accept_server_load
 
-GROUPS = (accept_server_load, accept_server_deploy)
+GROUPS = (accept_server_load, accept_server_faults, accept_server_deploy)
 
 for _group in GROUPS:
     for _name, _line in vars(_group).items():

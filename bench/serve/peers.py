@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import time
@@ -24,15 +23,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/serv
 import running  # noqa: E402  pylint: disable=wrong-import-position
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class LlamaServer:
     def __init__(self, path, model, args):
-        port = free_port()
+        port = running.free_port()
         self.url = f"http://127.0.0.1:{port}"
         command = [path, "-m", model, "-c", args.context * args.parallel, "-np", args.parallel,
                    "-t", args.threads, "--port", port]
