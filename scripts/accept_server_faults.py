@@ -2,7 +2,7 @@
 
 The programs themselves are in tests/serve/.
 """
-from accept_common import MODEL, ZEROPE, record
+from accept_common import MODEL, ROOT, ZEROPE, record, run
 from accept_server_load import program
 
 
@@ -21,3 +21,21 @@ def line_faults():
         cases["base64"]["idle"]["most_ms"] < most["base64_ms"] and \
         cases["slow-reader"]["grown_mib"] < most["slow_reader_mib"]
     return record("server", "faults", holds, most=most, **found)
+
+
+def line_abuse():
+    """Smuggling, bombs, oversized and slow requests, 10,000 idle connections, wrong keys."""
+    found, holds = program("tests/serve/abuse.py", ZEROPE, "--connections", 10000, "--asks", 20000)
+    keys = found["cases"]["keys"]
+    # medians of a wrong key that is right but for its last letter, and of one that is all wrong
+    holds = holds and keys["difference_us"] <= max(1, 3 * keys["noise_us"])
+    return record("server", "abuse", holds, **found)
+
+
+def line_fuzz():
+    """HTTP, requests in JSON and what models write as calls: 10 minutes each without a finding."""
+    targets = ("http", "apirequest", "toolcalls")
+    text = run(ROOT / "scripts/fuzz", 600, *targets, codes=(0, 1))
+    rows = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    return record("server", "fuzz", all("no finding" in rows.get(t, "") for t in targets),
+                  targets=rows)
