@@ -322,7 +322,7 @@ def main():
     parser.add_argument("--connections", type=int, default=10000)
     parser.add_argument("--asks", type=int, default=2000)
     parser.add_argument("cases", nargs="*", choices=[*cases, []])
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     found = {name: cases[name](args.zerope, args) for name in args.cases or cases}
     print(json.dumps({"cases": found}))
     return 0 if all(f["holds"] for f in found.values()) else 1

@@ -14,16 +14,23 @@ BLOCKS = {0: (4, 1), 1: (2, 1), 2: (18, 32), 3: (20, 32), 8: (34, 32), 12: (144,
 Tensor = collections.namedtuple("Tensor", "name shape kind begin size")
 
 
+def keys_of(data):
+    """Cursor behind the keys, and {key: where its value is}."""
+    c, places = Cursor(data), {}
+    c.at = 16
+    for _ in range(c.number()):
+        name, kind = c.text(), c.number("<I")
+        places[name] = c.at
+        c.skip(kind)
+    return c, places
+
+
 def tensors(data):
     """What a file holds; begin: in the file."""
-    c, rows, align = Cursor(data), [], 32
-    c.at = 8
-    n_tensors, n_keys = c.number(), c.number()
-    for _ in range(n_keys):
-        name, kind = c.text(), c.number("<I")
-        if name == "general.alignment":
-            align = struct.unpack_from("<I", data, c.at)[0]
-        c.skip(kind)
+    c, places = keys_of(data)
+    rows, align, n_tensors = [], 32, struct.unpack_from("<Q", data, 8)[0]
+    if "general.alignment" in places:
+        align = struct.unpack_from("<I", data, places["general.alignment"])[0]
     for _ in range(n_tensors):
         name, n_dims = c.text(), c.number("<I")
         shape = tuple(c.number() for _ in range(n_dims))
@@ -60,6 +67,33 @@ def confused(source, target):
             other = same[(i + len(same) // 3) % len(same)]
             changed[t.begin:t.begin + t.size] = data[other.begin:other.begin + t.size]
     pathlib.Path(target).write_bytes(changed)
+    return target
+
+
+def deep(source, target, times=8):
+    """So many times the layers; the further ones add nothing to what the first ones say."""
+    data = pathlib.Path(source).read_bytes()
+    c, places = keys_of(data)
+    key, = [name for name in places if name.endswith(".block_count")]
+    n_layer, = struct.unpack_from("<I", data, places[key])
+    head, rows, infos, at = bytearray(data[:c.at]), [], b"", 0
+    struct.pack_into("<I", head, places[key], n_layer * times)
+    for t in tensors(data):
+        part = t.name.split(".", 2)
+        for copy in range(times if part[0] == "blk" else 1):
+            name = t.name if copy == 0 else f"blk.{int(part[1]) + copy * n_layer}.{part[2]}"
+            silent = copy > 0 and part[2] in ("attn_output.weight", "ffn_down.weight")
+            infos += struct.pack(f"<Q{len(name)}sI{len(t.shape)}QIQ", len(name), name.encode(),
+                                 len(t.shape), *t.shape, t.kind, at)
+            rows.append((t, silent))
+            at += -(-t.size // 32) * 32
+    struct.pack_into("<Q", head, 8, len(rows))
+    head += infos
+    with open(target, "wb") as out:
+        out.write(head.ljust(-(-len(head) // 32) * 32, b"\0"))
+        for t, silent in rows:
+            piece = bytes(t.size) if silent else data[t.begin:t.begin + t.size]
+            out.write(piece.ljust(-(-t.size // 32) * 32, b"\0"))
     return target
 
 

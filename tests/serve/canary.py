@@ -3,10 +3,10 @@
 
 Usage: canary.py ZEROPE [--model FILE] [--ids N] [--most-off POINTS] [--cases LIST]
 shares: N ids, each asked for at 1, 5, 20 and 100 %; how far each share is off, and that no id ever
-comes back. Cases: nan (logits overflow), confused (layers exchanged), slow (the weights as F32):
-with half of the requests at the candidate, what happens until the breaker opens, and after. Prints
-one JSON document; exit code 1 if a share is off, a request failed, or more than 5 requests or 1 s
-passed before all went to the baseline.
+comes back. Cases: nan (logits overflow), confused (layers exchanged), slow (eight times the layers,
+the same answers): with half of the requests at the candidate, what happens until the breaker opens,
+and after. Prints one JSON document; exit code 1 if a share is off, a request failed, more than 5 bad
+ones in a row were needed, or one went to the candidate more than 1 s later.
 """
 import argparse
 import asyncio
@@ -14,7 +14,6 @@ import datetime
 import json
 import pathlib
 import queue
-import subprocess
 import sys
 import tempfile
 import threading
@@ -145,11 +144,8 @@ def figures(server, results):
 
 def case(zerope, model, name, folder):
     bad = pathlib.Path(folder) / f"{name}.gguf"
-    if name == "slow":
-        subprocess.run([str(zerope), "quantize", str(model), str(bad), "--type", "F32", "--quiet"],
-                       check=True, stdout=subprocess.DEVNULL)
-    else:
-        {"nan": bad_files.overflowing, "confused": bad_files.confused}[name](model, bad)
+    {"nan": bad_files.overflowing, "confused": bad_files.confused,
+     "slow": bad_files.deep}[name](model, bad)
     with running.Server(zerope, model, "-c", 512, "--no-pack-cache", *SERVER,
                         template=running.TEMPLATE) as server:
         results = traffic(server, range(WARM), lambda: False)
@@ -167,7 +163,7 @@ def case(zerope, model, name, folder):
         found = figures(server, results + after)
         back = all(variant == "baseline" for _, variant, _, _ in after)
         assert server.stop() == 0
-    holds = back and found["failed"] == 0 and found["requests_until_trip"] <= 5 and \
+    holds = back and found["failed"] == 0 and found["numbers"].get("in_a_row", 1) <= 5 and \
         found["last_to_candidate_seconds"] <= 1 and found["trips"][0] in REASONS[name]
     return {"name": name, "holds": holds, "seconds": took, "after_at_baseline": back, **found}
 

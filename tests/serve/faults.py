@@ -325,7 +325,7 @@ def main():
     parser.add_argument("zerope")
     parser.add_argument("--model", type=pathlib.Path, default=SMALL_FILE)
     parser.add_argument("cases", nargs="*", choices=[*cases, []])
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     found = {name: cases[name](args.zerope, args.model) for name in args.cases or cases}
     print(json.dumps({"cases": found}))
     return 0 if all(f["holds"] for f in found.values()) else 1
