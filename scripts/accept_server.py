@@ -3,8 +3,9 @@
 A group holds functions `line_NAME`; scripts/accept finds them here, in the order of the table.
 """
 import accept_server_deploy
+import accept_server_proxies
 
-GROUPS = (accept_server_deploy,)
+GROUPS = (accept_server_deploy, accept_server_proxies)
 
 for _group in GROUPS:
     for _name, _line in vars(_group).items():
