@@ -253,26 +253,7 @@ static const struct cli_example run_examples[] = {
       "the second time, the book is read in a moment" },
 };
 
-static const struct cli_option chat_options[] = {
-    MODEL,
-    TEXT("system", "TEXT", "system message"),
-    PREDICT("-1", "tokens of an answer at most; -1: until the context is full"),
-    CTX(NULL, "context length; default: 4096, at most the model's"),
-    SAMPLING,
-    GRAMMAR,
-    DRAFT,
-    MODE,
-    ENGINE,
-    TEMPLATE,
-    PRE,
-    OFFLINE,
-};
-static const struct cli_example chat_examples[] = {
-    { "zerope chat model.gguf", "type a line, read the answer; /exit ends" },
-    { "zerope chat model.gguf --system 'Answer in one sentence.' --temp 0.7",
-      "with a system message" },
-};
-
+#include "chat_options.inc"
 #include "serve_options.inc"
 
 static const struct cli_option ppl_options[] = {
@@ -736,7 +717,14 @@ const struct cli_command cli_commands[] = {
                 "/ are refused. A line that does not fit into the context any more is "
                 "refused too, and the conversation goes on; when the input is no terminal, "
                 "the exit code tells in the end. What earlier turns "
-                "computed is reused.\n\n" GRAMMAR_RULE LENGTH_RULE,
+                "computed is reused.\n\n"
+                "--server: the answers come from a server, by OpenAI's chat API in a stream, over "
+                "HTTP or HTTPS with certificates checked; proxies are taken from http_proxy, "
+                "https_proxy and no_proxy. Ctrl-C at a terminal ends the answer, and what came of "
+                "it stays in the conversation. Sampling options are sent as they are given, the "
+                "temperature always; the rest is the server's. What it refuses is told in its "
+                "words, with exit code 3 for a request that it finds wrong, else 1.\n\n"
+                GRAMMAR_RULE LENGTH_RULE,
             .fields = "messages[] timings{}"),
     COMMAND(serve, "serve a model by HTTP: OpenAI's and Anthropic's APIs", OPTIONS(serve),
             .about =

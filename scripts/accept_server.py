@@ -5,8 +5,9 @@ A group holds functions `line_NAME`; scripts/accept finds them here, in the orde
 import accept_server_deploy
 import accept_server_faults
 import accept_server_load
+import accept_server_proxies
 
-GROUPS = (accept_server_load, accept_server_faults, accept_server_deploy)
+GROUPS = (accept_server_load, accept_server_faults, accept_server_deploy, accept_server_proxies)
 
 for _group in GROUPS:
     for _name, _line in vars(_group).items():
