@@ -196,6 +196,7 @@ static void make_cancelled(struct sched *s, const struct job *job, struct sched_
     e->kind = SCHED_CANCELLED;
     e->why = SCHED_BY_CALLER;
     e->err = NULL;
+    e->embedding = NULL;
 }
 
 static void remove_lane(struct sched *s, const zp_engine *e)
