@@ -37,7 +37,7 @@ struct serveprompt {
     uint32_t n_runs;          /* that count, and have not ended */
     uint32_t n_rows;          /* tokens of it that were told (log-probabilities) */
     size_t n_before;          /* tokens drawn before it moved */
-    bool ended;
+    bool submitted, ended;
 };
 
 struct servejob {
@@ -57,7 +57,7 @@ struct servejob {
     struct servemodel *runs_on;
     struct serveprompt *prompts; /* (n_prompts) */
     struct apireply_echo *echo;
-    uint32_t n_prompts, n_submitted;
+    uint32_t n_prompts, n_submitted; /* all before were submitted */
     struct servechoice *choices; /* (n_prompts, n_choices) */
     float *vectors;              /* (n_prompts, d_model) of embeddings */
     uint32_t n_vectors;          /* that are there */
@@ -126,6 +126,8 @@ zp_status servejob_write_vectors(const struct servejob *j, struct buffer *out, z
 
 /* servejob_run.c: what is computed for it. */
 void servejob_launch(struct servejob *j);
+/* Where the scheduler had no room for all its prompts: it may have now. */
+void servejob_go_on(struct servejob *j);
 /* Its jobs end within a step; their last events are still to come. */
 void servejob_cancel(struct servejob *j);
 bool servejob_may_move(const struct servejob *j);

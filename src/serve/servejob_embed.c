@@ -2,7 +2,9 @@
  * V1 vectors of two models cannot be compared: all of a request are of one model, the baseline, and
  *    no promise of the SLA changes their position mode.
  * V2 a request has no more prompts under way than the engine has seats: long lists of texts leave
- *    the queue to others. */
+ *    the queue to others.
+ * V3 what is under way is not lost because the queue is full: what has no room comes again, with the
+ *    next end of one of its own, and with the clock. */
 #include <string.h>
 
 #include "serve/servejob.h"

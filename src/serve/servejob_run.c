@@ -63,6 +63,7 @@ static zp_status submit_prompt(struct servejob *j, uint32_t prompt)
     struct sched_job job;
     if (run == NULL) return apifault_no_memory(&j->fault);
     run->prompt = prompt;
+    j->prompts[prompt].submitted = true;
     set_job(j, &job);
     job.prompt = ids->ids;
     job.n_prompt = ids->count;
@@ -75,10 +76,25 @@ static zp_status submit_prompts(struct servejob *j)
 {
     bool embeds = j->endpoint == SERVE_EMBEDDINGS;
     uint32_t most = embeds ? j->runs_on->engine->options.n_seq : UINT32_MAX;
-    if (j->n_submitted < j->n_prompts) ZP_TRY(servejob_check_space(j));
-    while (j->n_submitted < j->n_prompts && j->n_live < most)
-        ZP_TRY(submit_prompt(j, j->n_submitted++));
+    for (; j->n_submitted < j->n_prompts && j->n_live < most; j->n_submitted++) {
+        if (j->prompts[j->n_submitted].submitted) continue;
+        ZP_TRY(servejob_check_space(j));
+        ZP_TRY(submit_prompt(j, j->n_submitted));
+    }
     return ZP_OK;
+}
+
+/* The queue is full, but others of its prompts are under way, or have been: this one comes again
+ * (V3 of servejob_embed.c). */
+static bool put_back(struct servejob *j, const struct serverun *run, const struct sched_event *e)
+{
+    bool waits = j->endpoint == SERVE_EMBEDDINGS && e->why == SCHED_QUEUE_FULL &&
+                 (j->accepted || j->n_live != 0);
+    if (!waits) return false;
+    j->prompts[run->prompt].submitted = false;
+    j->prompts[run->prompt].n_runs--;
+    if (run->prompt < j->n_submitted) j->n_submitted = run->prompt;
+    return true;
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -377,11 +393,19 @@ static void take_last(struct servejob *j, struct serverun *run, const struct sch
     j->n_live--;
     if (!counts) return;
     if (j->gone) servejob_book(j, SERVEJOB_CANCELLED, e);
+    else if (e->kind == SCHED_REFUSED && put_back(j, run, e)) return;
     else if (e->kind == SCHED_REFUSED) take_refusal(j, e);
     else if (must_move(j, e)) {
         j->prompts[run->prompt].n_runs--;
         servejob_move(j, e);
     } else take_end(j, run, e);
+}
+
+void servejob_go_on(struct servejob *j)
+{
+    if (!j->accepted || j->booked || j->gone || j->n_submitted == j->n_prompts) return;
+    if (submit_prompts(j) != ZP_OK) fail(j);
+    servejob_settle(j);
 }
 
 static void take(struct servejob *j, struct serverun *run, struct sched_event *e)

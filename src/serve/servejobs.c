@@ -242,10 +242,13 @@ void servejobs_begin(const struct servecall *c, enum serve_endpoint endpoint)
 
 void servejobs_tick(zp_serve *s, double now)
 {
-    for (struct servejob *j = s->jobs; j != NULL; j = j->next)
+    for (struct servejob *j = s->jobs, *next; j != NULL; j = next) {
+        next = j->next;
         if (j->x != NULL && j->accepted && j->r.stream && !j->begun &&
             now - j->arrived > BEGIN_SECONDS)
             servejob_begin_stream(j); // J3
+        servejob_go_on(j);
+    }
 }
 
 void servejobs_move_cut(zp_serve *s)

@@ -158,21 +158,41 @@ static void test_all_shapes_of_input_and_answer(void **state)
 
 /* ---- company --------------------------------------------------------------------------------- */
 
+static char *numbered(int n_texts)
+{
+    char *body = malloc((size_t)n_texts * 64 + 64);
+    assert_non_null(body);
+    int n = sprintf(body, "{\"input\":[");
+    for (int i = 0; i < n_texts; i++)
+        n += sprintf(body + n, "%s\"text number %d\"", i ? "," : "", i);
+    sprintf(body + n, "]}");
+    return body;
+}
+
+static void check_numbered(const json_t *j, int n_texts)
+{
+    assert_int_equal(json_array_size(json_in(j, "data")), n_texts);
+    for (int k = 0; k < n_texts; k++) {
+        char text[64], at[32];
+        float want[WIDTH];
+        snprintf(text, sizeof text, "text number %d", k);
+        snprintf(at, sizeof at, "data.%d.embedding", k);
+        embed(text, (zp_embed_options){ 0 }, want);
+        check_floats(json_in(j, at), want);
+    }
+}
+
 /* A list that is longer than the engine has seats, twice, beside answers that are drawn. */
 static void test_long_lists_run_beside_answers(void **state)
 {
     static const char drawn[] =
         "{\"prompt\":\"Hello\",\"max_tokens\":100,\"ignore_eos\":true,\"temperature\":0}";
-    char *body = malloc(LIST * 64);
+    char *body = numbered(LIST);
     int fds[6];
     struct live l;
     (void)state;
-    assert_non_null(body);
-    int n = sprintf(body, "{\"input\":[");
-    for (int i = 0; i < LIST; i++) n += sprintf(body + n, "%s\"text number %d\"", i ? "," : "", i);
-    sprintf(body + n, "]}");
     zp_serve_options o = live_options();
-    o.most_waiting = 8;
+    o.most_waiting = 12; /* beside 8 seats: for two lists and four answers */
     live_begin(&l, o);
     json_t *alone = live_post(&l, text_path, drawn);
     for (int i = 0; i < 6; i++)
@@ -183,14 +203,7 @@ static void test_long_lists_run_beside_answers(void **state)
         json_t *j = reply_json(&r);
         if (i % 3)
             assert_string_equal(text_in(j, "choices.0.text"), text_in(alone, "choices.0.text"));
-        for (int k = 0; i % 3 == 0 && k < LIST; k++) {
-            char text[64], at[32];
-            float want[WIDTH];
-            snprintf(text, sizeof text, "text number %d", k);
-            snprintf(at, sizeof at, "data.%d.embedding", k);
-            embed(text, (zp_embed_options){ 0 }, want);
-            check_floats(json_in(j, at), want);
-        }
+        else check_numbered(j, LIST);
         json_decref(j);
         reply_free(&r);
     }
@@ -336,6 +349,30 @@ static void test_clients_that_leave_cancel_the_rest(void **state)
     free(body);
 }
 
+/* What is under way is not lost because there is no room in the queue for its next text. */
+static void test_lists_wait_for_room(void **state)
+{
+    enum { TEXTS = 12 };
+    zp_serve_options o = live_options();
+    struct live l;
+    char *body = long_list(), *small = numbered(TEXTS);
+    (void)state;
+    o.most_waiting = 1;
+    live_begin(&l, o);
+    int fd = live_begin_ask(&l, "POST", path, "", body);
+    while (live_figure(&l, "scheduler.completed") == 0) sched_yield();
+    json_t *j = live_post(&l, path, small);
+    check_numbered(j, TEXTS);
+    json_decref(j);
+    assert_true(live_figure(&l, "scheduler.refused") > 0);
+    assert_int_equal(live_figure(&l, "requests.under_way"), 1);
+    close(fd);
+    live_check_books(&l);
+    live_end(&l);
+    free(body);
+    free(small);
+}
+
 /* Vectors of two models cannot be compared: none of them is the candidate's, and where the baseline
  * changes in between, there is no answer instead of a mixed one. */
 static void test_vectors_are_of_one_model(void **state)
@@ -378,6 +415,7 @@ int main(void)
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_keys_and_their_limits),
         cmocka_unit_test(test_clients_that_leave_cancel_the_rest),
+        cmocka_unit_test(test_lists_wait_for_room),
         cmocka_unit_test(test_vectors_are_of_one_model),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
