@@ -79,6 +79,7 @@ struct sched_job {
     uint32_t context_length_hint; /* tokens expected in all, for mode auto */
     uint64_t salt;                /* tenant: jobs of other salts share nothing */
     bool no_reuse;                /* takes nothing over from the prefix cache */
+    bool goes_on; /* of something that was taken before: a drain does not refuse it */
     double arrived, deadline;     /* default: now; none */
     void *arg;                    /* comes with its events */
 };
@@ -89,8 +90,8 @@ zp_status sched_submit(struct sched *s, const struct sched_job *job, uint64_t *i
 /* Ends a job within a step. Of its events only the last is still to come, and it is CANCELLED.
  * Unknown ids, those of jobs that have ended among them, are fine. */
 void sched_cancel(struct sched *s, uint64_t id);
-/* No new jobs any more; those under way are cancelled at a time. DRAINED follows. Called again:
- * another time. */
+/* No new jobs any more, but what goes on; those under way are cancelled at a time. DRAINED follows.
+ * Called again: another time. */
 void sched_drain(struct sched *s, double until);
 /* Nothing is computed from PAUSED on until resumed; jobs are still taken, cancelled and late. */
 void sched_pause(struct sched *s);

@@ -3,8 +3,8 @@
  *    no promise of the SLA changes their position mode.
  * V2 a request has no more prompts under way than the engine has seats: long lists of texts leave
  *    the queue to others.
- * V3 what is under way is not lost because the queue is full: what has no room comes again, with the
- *    next end of one of its own, and with the clock. */
+ * V3 what is under way is not lost because the queue is full: what has no room comes again, with
+ *    the next end of one of its own, and with the clock. */
 #include <string.h>
 
 #include "serve/servejob.h"

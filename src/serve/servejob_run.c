@@ -38,6 +38,7 @@ static void set_job(const struct servejob *j, struct sched_job *job)
     *job = j->r.job;
     job->slot = j->s->slots[j->ticket.variant];
     job->salt = j->salt;
+    job->goes_on = j->accepted;
     job->arrived = j->arrived;
     job->deadline = j->deadline;
     job->sampler.grammar = j->grammar;

@@ -373,6 +373,29 @@ static void test_lists_wait_for_room(void **state)
     free(small);
 }
 
+static void test_lists_are_finished_when_the_server_stops(void **state)
+{
+    enum { TEXTS = 2000 };
+    struct live l;
+    char *body = numbered(TEXTS);
+    zp_serve_options o = live_options();
+    (void)state;
+    o.drain_timeout = 1000;
+    live_begin(&l, o);
+    int fd = live_begin_ask(&l, "POST", path, "", body);
+    while (live_figure(&l, "scheduler.completed") == 0) sched_yield();
+    assert_int_equal(live_figure(&l, "requests.under_way"), 1);
+    zp_serve_stop(l.s);
+    struct reply r = live_finish(fd);
+    assert_int_equal(r.status, 200);
+    json_t *j = reply_json(&r);
+    check_numbered(j, TEXTS);
+    json_decref(j);
+    reply_free(&r);
+    live_join(&l);
+    free(body);
+}
+
 /* Vectors of two models cannot be compared: none of them is the candidate's, and where the baseline
  * changes in between, there is no answer instead of a mixed one. */
 static void test_vectors_are_of_one_model(void **state)
@@ -416,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_keys_and_their_limits),
         cmocka_unit_test(test_clients_that_leave_cancel_the_rest),
         cmocka_unit_test(test_lists_wait_for_room),
+        cmocka_unit_test(test_lists_are_finished_when_the_server_stops),
         cmocka_unit_test(test_vectors_are_of_one_model),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

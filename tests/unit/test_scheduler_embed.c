@@ -209,6 +209,30 @@ static void test_a_text_may_fill_the_context(void **state)
     close_all(&f);
 }
 
+/* A list of texts is one request: a drain lets all of it end. */
+static void test_a_drain_lets_go_on_what_was_taken(void **state)
+{
+    struct fixture f;
+    struct sched_job job = mean;
+    (void)state;
+    open_all(&f);
+    harness_submit(f.h, job);
+    sched_drain(f.h->s, os_now() + 1000);
+    struct harness_job *j = harness_submit(f.h, job);
+    job.goes_on = true;
+    struct harness_job *rest = harness_submit(f.h, job);
+    harness_finish(f.h);
+    assert_int_equal(f.h->jobs[0].last.kind, SCHED_DONE);
+    assert_int_equal(j->last.why, SCHED_DRAINING);
+    assert_int_equal(rest->last.kind, SCHED_DONE);
+    sched_drain(f.h->s, os_now() - 1); /* the time is over */
+    rest = harness_submit(f.h, job);
+    harness_finish(f.h);
+    assert_int_equal(rest->last.kind, SCHED_CANCELLED);
+    assert_int_equal(rest->last.why, SCHED_BY_DRAIN);
+    close_all(&f);
+}
+
 enum { BAD_ID = 200 };
 
 /* The row of one token in the embedding is no number: its texts fail, and no other job does. */
@@ -262,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_cancel_between_parts_of_the_prompt),
         cmocka_unit_test(test_a_deadline_ends_it),
         cmocka_unit_test(test_a_text_may_fill_the_context),
+        cmocka_unit_test(test_a_drain_lets_go_on_what_was_taken),
         cmocka_unit_test(test_vectors_that_are_not_numbers_fail_alone),
     };
     printf("seed %d\n", SEED);
