@@ -243,6 +243,7 @@ uint32_t cli_default_context(const zp_model *m, size_t n_prompt, size_t n_predic
 /* Folder of packed weights; NULL where there is no home. */
 const char *cli_pack_cache(void);
 zp_status cli_sampler_options(struct cli *c, zp_sampler_options *out);
+zp_pooling cli_pooling(const struct cli *c); /* of --pooling */
 zp_status cli_mode(struct cli *c, zp_mode *out);
 /* One note on stderr when work at n_ctx tokens goes beyond what the file has evidence for or, where
  * it has none, what the model was trained for. */
@@ -322,6 +323,7 @@ zp_status cmd_tokenize(struct cli *c);
 zp_status cmd_detokenize(struct cli *c);
 zp_status cmd_template(struct cli *c);
 zp_status cmd_logits(struct cli *c);
+zp_status cmd_embed(struct cli *c);
 zp_status cmd_run(struct cli *c);
 zp_status cmd_chat(struct cli *c);
 zp_status cmd_serve(struct cli *c);

@@ -46,6 +46,10 @@
 #define SPECIAL                                                                           \
     FLAG("special", "read special tokens (<|im_start|>) in the text as such; otherwise "  \
                     "they are plain text")
+#define POOLING                                                                           \
+    CHOICE("pooling", "KIND", "default|last|mean|first", "default",                       \
+           "what an embedding is made of: the last token's hidden state, the mean of all, " \
+           "the first one's; default: what the model's file names, else last")
 #define PREDICT(p, h) INT("n-predict", "N", -1, MOST_TOKENS, p, h, .abbr = "-n")
 #define MODE                                                                              \
     CHOICE("mode", "MODE", "full|zero|half|auto", "full",                                 \
@@ -211,6 +215,8 @@ static const struct cli_example logits_examples[] = {
     { "zerope logits model.gguf -f text.txt --exact -n 32 --json",
       "f32 path, with 32 greedy tokens" },
 };
+
+#include "embed_options.inc"
 
 static const struct cli_option run_options[] = {
     MODEL,
@@ -692,6 +698,11 @@ const struct cli_command cli_commands[] = {
     COMMAND(logits, "log-probabilities after a prompt, greedy continuation, NLL", OPTIONS(logits),
             .about = "Begins with BOS where the model wants one.",
             .fields = "n_tokens nll_mean top[{id,logprob}] greedy[]"),
+    COMMAND(embed, "turn a text into a vector", OPTIONS(embed),
+            .about = "The vector is made of the hidden states behind the last layer and the final "
+                     "norm, and has length 1 (--raw: not scaled). Begins with BOS where the model "
+                     "wants one. Prints d_model numbers, separated by blanks.",
+            .fields = "n_tokens pooling embedding[]"),
     COMMAND(run, "generate text from a prompt", OPTIONS(run),
             .about =
                 "Raw completion: the prompt is continued as it stands, after BOS where the "

@@ -194,7 +194,8 @@ void servetrace_end(struct servetrace *t, const struct servejob *j, const struct
                     int status, const char *error)
 {
     static const char *const routes[] = { "/v1/chat/completions", "/v1/completions",
-                                          "/v1/messages" };
+                                          "/v1/messages", "/v1/embeddings" };
+    static const char *const operations[] = { "chat", "text_completion", "chat", "embeddings" };
     if (t == NULL) return;
     otlp_set_clock(&t->spans, os_now(), os_unix_now());
     double accepted = j->accepted_at, begun = 0;
@@ -206,7 +207,7 @@ void servetrace_end(struct servetrace *t, const struct servejob *j, const struct
     const struct otlp_request r = {
         .trace = j->trace, .parent = j->has_parent ? j->parent : NULL, .method = "POST",
         .route = routes[j->endpoint],
-        .operation = j->endpoint == SERVE_COMPLETIONS ? "text_completion" : "chat",
+        .operation = operations[j->endpoint],
         .request_id = j->request_id, .model = j->runs_on->name,
         .variant = variant_name(j->ticket.variant), .mode = position_mode_name(j->mode),
         .error = error, .status = status, .n_prompt = u->n_prompt, .n_reused = u->n_reused,
