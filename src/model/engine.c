@@ -136,22 +136,33 @@ static enum kern_level level_of(zp_level level)
     return level == ZP_LEVEL_BEST ? KERN_LEVEL_COUNT : (enum kern_level)(level - ZP_LEVEL_REF);
 }
 
+static zp_status take_weights(struct zp_engine *e, const struct zp_model *m, zp_err *err)
+{
+    if (e->lender)
+        e->weights = e->lender->weights; /* nobody writes to them */
+    else
+        ZP_TRY(weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact,
+                            e->options.pack_cache, e->pool, err));
+    e->options.pack_cache = NULL; /* the caller's; it need not outlive the call */
+    return ZP_OK;
+}
+
 static zp_status fill(struct zp_engine *e, const struct zp_model *m, zp_err *err)
 {
     struct engine_plan plan;
     e->model = m;
     ZP_TRY(engine_plan(m, &e->options, &plan, err));
+    if (e->lender) plan.weights = 0;
     ZP_TRY(check_memory(&plan, err));
     kern_table_init(&e->kern, level_of(e->options.level));
     ZP_TRY(pool_open(&e->pool, e->options.n_threads, err));
     if (e->options.pin_threads) ZP_TRY(pool_pin(e->pool, err));
-    ZP_TRY(weights_open(&e->weights, &m->gguf, &m->h, &m->position, e->options.exact,
-                        e->options.pack_cache, e->pool, err));
-    e->options.pack_cache = NULL; /* the caller's; it need not outlive the call */
+    ZP_TRY(take_weights(e, m, err));
     e->position = m->position;
     if (own_angles(m)) {
         ZP_ALLOC(e->angles, MEM_POSITION, m->position.n_pair, err, "angles");
-        position_for_ctx(&e->position, &m->position, &m->h, e->options.n_ctx, e->angles);
+        position_for_ctx(&e->position, &m->position, &m->h,
+                         e->lender ? e->lender->options.n_ctx : e->options.n_ctx, e->angles);
     }
     ZP_TRY(kvcache_open(&e->kv, &e->position, form_of(e->options.kv_type), e->options.micro_batch,
                         &plan.pages, err));
@@ -187,13 +198,14 @@ static void tell(const struct zp_engine *e)
              bytes_in_words(s.scratch_bytes, &text[2]), bytes_in_words(s.position_bytes, &text[3]));
 }
 
-zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_options *options,
-                         zp_err *err)
+static zp_status open_engine(zp_engine **out, const zp_model *m, const zp_engine *lender,
+                             const zp_engine_options *options, zp_err *err)
 {
     *out = NULL;
     struct zp_engine *e = mem_zalloc(MEM_META, sizeof *e);
     ZP_FAIL_IF(!e, err, ZP_NO_MEMORY, "not enough memory for an engine");
-    if (options) e->options = *options;
+    e->options = *options;
+    e->lender = lender;
     zp_status status = fill(e, m, err);
     if (status != ZP_OK) {
         if (status == ZP_BAD_FILE || status == ZP_UNSUPPORTED) status_add_path(err, m->gguf.path);
@@ -205,6 +217,23 @@ zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_opt
     return ZP_OK;
 }
 
+zp_status zp_engine_open(zp_engine **out, const zp_model *m, const zp_engine_options *options,
+                         zp_err *err)
+{
+    static const zp_engine_options defaults;
+    return open_engine(out, m, NULL, options ? options : &defaults, err);
+}
+
+zp_status engine_open_beside(zp_engine **out, const zp_engine *lender,
+                             const zp_engine_options *options, zp_err *err)
+{
+    zp_engine_options own = *options;
+    own.level = lender->options.level;
+    own.exact = lender->options.exact;
+    own.pack_cache = NULL;
+    return open_engine(out, lender->model, lender, &own, err);
+}
+
 void zp_engine_close(zp_engine *e)
 {
     if (!e) return;
@@ -212,7 +241,7 @@ void zp_engine_close(zp_engine *e)
     mem_free(e->angles);
     if (e->forward.h) scratch_free(&e->forward);
     kvcache_free(&e->kv);
-    weights_free(&e->weights);
+    if (!e->lender) weights_free(&e->weights);
     if (e->pool) pool_close(e->pool);
     mem_free(e);
 }

@@ -9,6 +9,7 @@
 
 struct zp_engine {
     const struct zp_model *model;
+    const struct zp_engine *lender; /* whose packed weights these are; NULL: its own */
     zp_engine_options options; /* resolved: no zeros left */
     struct position position;  /* the model's, angles fixed for n_ctx */
     double *angles;            /* (n_pair) of a dynamic scaling, or NULL */
@@ -63,6 +64,11 @@ struct engine_plan {
 };
 zp_status engine_plan(const struct zp_model *m, zp_engine_options *options, struct engine_plan *out,
                       zp_err *err);
+/* A second engine of the same model on the packed weights and at the angles of `lender`, which must
+ * outlive it and may compute meanwhile. Kernel level and exactness are the lender's. For
+ * measurements beside what is served. */
+zp_status engine_open_beside(zp_engine **out, const zp_engine *lender,
+                             const zp_engine_options *options, zp_err *err);
 /* Hook of tests: engines take more threads than there are processors. */
 void engine_allow_any_threads(bool on);
 /* Pages of one sequence of n_ctx positions, all heads, by position; o is resolved. */

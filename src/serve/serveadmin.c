@@ -24,6 +24,11 @@ static void reply(const struct servecall *c, void (*write)(zp_serve *s, struct j
     servereply_json(c->x, API_OPENAI, w.status, &body, &err);
 }
 
+void serveadmin_public(const struct servecall *c)
+{
+    reply(c, servestatus_write_public);
+}
+
 void serveadmin_status(const struct servecall *c)
 {
     reply(c, servestatus_write);

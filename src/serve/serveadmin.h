@@ -5,6 +5,7 @@
 
 #include "serve/service.h"
 
+void serveadmin_public(const struct servecall *c); /* /status, for everybody */
 void serveadmin_status(const struct servecall *c);
 void serveadmin_requests(const struct servecall *c);
 void serveadmin_audit(const struct servecall *c);

@@ -1,9 +1,10 @@
 /* servemodel.c: opens a model and its engine for serving, and says what it is.
  * Owns: model and engine. Does not know: requests, the loop.
- * Threads: opened on any; read by all afterwards but n_jobs, placed and next, which are the
- * loop's. */
+ * Threads: opened on any; read by all afterwards but strength, n_jobs, placed and next, which are
+ * the loop's. */
 #include "serve/servemodel.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -113,6 +114,7 @@ static void describe(struct servemodel *m)
     zp_engine_describe(m->engine, &m->stats);
     m->n_ctx = m->stats.n_ctx;
     (void)snprintf(m->fingerprint, sizeof m->fingerprint, "zp-%.12s", zp_model_sha256(m->model));
+    m->strength = NAN;
     describe_position(m);
     describe_tokens(m);
     m->listing = (struct plain_model){ .id = m->name, .created = os_unix_now() / 1000000000,

@@ -21,6 +21,7 @@ struct servemodel {
     uint32_t zeroed[SERVEMODEL_MODES]; /* layers that run without positions, by mode */
     char theta[32];             /* "100000", or "none" */
     char fingerprint[24];       /* "zp-" and digits of its hash */
+    double strength; /* positional strength as last measured; NaN: not yet */
     uint32_t n_jobs;            /* requests that hold it */
     bool placed; /* the scheduler has its engine */
     struct servemodel *next;

@@ -10,8 +10,10 @@
 #include "serve/api_plain.h"
 #include "serve/apiprompt.h"
 #include "serve/serveadmin.h"
+#include "serve/servedistance.h"
 #include "serve/serveguard.h"
 #include "serve/servejobs.h"
+#include "serve/servepage.h"
 #include "serve/servereply.h"
 #include "serve/servestat.h"
 
@@ -240,11 +242,17 @@ static const struct row {
     { "GET", "/readyz", readyz, PUBLIC | EARLY, 0, 0 },
     { "GET", "/health", readyz, PUBLIC | EARLY, 0, 0 },
     { "GET", "/metrics", metrics, PUBLIC | EARLY, 0, 0 },
+    { "GET", "/status", serveadmin_public, PUBLIC | EARLY, 0, 0 },
+    { "GET", "/", servepage, PUBLIC | EARLY, 0, 0 },
+    { "GET", "/dashboard.js", servepage, PUBLIC | EARLY, 0, 0 },
+    { "GET", "/dashboard.css", servepage, PUBLIC | EARLY, 0, 0 },
     { "GET", "/admin/status", serveadmin_status, ADMIN, 0, 0 },
     { "GET", "/admin/requests", serveadmin_requests, ADMIN, 0, 0 },
     { "POST", "/admin/requests/cancel", serveadmin_cancel, ADMIN | BODY, SMALL, 0 },
     { "GET", "/admin/audit", serveadmin_audit, ADMIN, 0, 0 },
     { "GET", "/admin/gates", serveadmin_gates, ADMIN, 0, 0 },
+    { "GET", "/admin/distance", servedistance_last, ADMIN, 0, 0 },
+    { "POST", "/admin/distance", servedistance_measure, ADMIN | BODY, SMALL, 0 },
     { "POST", "/admin/canary", serveadmin_canary, ADMIN | BODY, SMALL, 0 },
     { "POST", "/admin/breaker", serveadmin_breaker, ADMIN | BODY, SMALL, 0 },
     { "POST", "/admin/models", serveadmin_models, ADMIN | BODY, SMALL, 0 },

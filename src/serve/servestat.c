@@ -38,8 +38,11 @@ static unsigned route_of(const char *path)
         { "/health", LABEL_ROUTE_HEALTH },
         { "/healthz", LABEL_ROUTE_HEALTH },
         { "/readyz", LABEL_ROUTE_HEALTH },
+        { "/status", LABEL_ROUTE_HEALTH },
         { "/metrics", LABEL_ROUTE_METRICS },
         { "/", LABEL_ROUTE_DASHBOARD },
+        { "/dashboard.js", LABEL_ROUTE_DASHBOARD },
+        { "/dashboard.css", LABEL_ROUTE_DASHBOARD },
     };
     for (size_t i = 0; i < ZP_COUNT(routes); i++)
         if (strcmp(path, routes[i].path) == 0) return routes[i].label;
@@ -53,7 +56,8 @@ void servestat_on_access(void *arg, const struct http_access *a)
     const struct metrics_http h = { .route = route_of(a->path), .status = a->status,
                                     .seconds = (double)a->ms * 1e-3, .bytes_in = a->bytes_in,
                                     .bytes_out = a->bytes_out };
-    bool watched = h.route == LABEL_ROUTE_HEALTH || h.route == LABEL_ROUTE_METRICS;
+    bool watched = h.route == LABEL_ROUTE_HEALTH || h.route == LABEL_ROUTE_METRICS ||
+                   strcmp(a->path, "/admin/status") == 0; /* asked for again and again */
     metrics_http(s->metrics, &h);
     LOGLINE(&s->log, watched ? LOG_DEBUG : LOG_INFO, "http", a->id,
             logline_text("method", a->method), logline_text("path", a->path),
@@ -93,6 +97,7 @@ static void refresh_variant(zp_serve *s, unsigned v, const struct sched_figures 
     metrics_set(m, METRIC_ROPE_LAYERS, METRIC_AT(v), (double)(n - zeroed));
     metrics_set(m, METRIC_NOPE_LAYERS, METRIC_AT(v), (double)zeroed);
     metrics_set(m, METRIC_ECR, METRIC_AT(v), (double)zeroed / n);
+    metrics_set(m, METRIC_PES, METRIC_AT(v), model->strength);
     metrics_set(m, METRIC_PSR, METRIC_AT(v), done + skipped > 0 ? skipped / (done + skipped) : NAN);
     metrics_set_count(m, METRIC_POSITIONS, METRIC_AT(v, LABEL_POSITION_DONE), slot->position_done);
     metrics_set_count(m, METRIC_POSITIONS, METRIC_AT(v, LABEL_POSITION_SKIPPED),

@@ -30,6 +30,7 @@ static void write_model(const struct servemodel *m, const char *key, struct json
     json_build_text(w, "rope_theta", m->theta);
     json_build_uint(w, "gates", m->info.gates_total);
     json_build_uint(w, "gates_closed", m->info.gates_closed);
+    json_build_real(w, "positional_strength", m->strength, DIGITS);
     json_build_uint(w, "n_ctx", m->n_ctx);
     json_build_uint(w, "n_ctx_train", m->info.n_ctx_train);
     json_build_uint(w, "kv_bytes", m->stats.kv_bytes);
@@ -144,21 +145,46 @@ static void write_requests(const zp_serve *s, struct json_build *w)
     json_build_object_end(w);
 }
 
-static void write_server(zp_serve *s, double now, struct json_build *w)
+static const char *state_name(const zp_serve *s)
 {
     static const char *const states[] = { [LABEL_SERVER_LOADING] = "loading",
                                           [LABEL_SERVER_READY] = "ready",
                                           [LABEL_SERVER_DRAINING] = "draining" };
+    return states[s->state];
+}
+
+static void write_server(zp_serve *s, double now, struct json_build *w)
+{
     const struct http_counts *c = http_counts(s->http);
     json_build_object(w, "server");
     json_build_text(w, "version", ZEROPE_VERSION);
-    json_build_text(w, "state", states[s->state]);
+    json_build_text(w, "state", state_name(s));
     json_build_text(w, "model", s->name);
     json_build_text(w, "url", s->url);
     json_build_real(w, "uptime_seconds", now - s->started, DIGITS);
     json_build_uint(w, "connections", c->open);
     json_build_uint(w, "resident_bytes", os_rss_bytes());
     json_build_bool(w, "alive", servestat_is_alive(s));
+    json_build_object_end(w);
+}
+
+/* admin: what opens the rest. */
+void servestatus_write_public(zp_serve *s, struct json_build *w)
+{
+    double now = os_now();
+    struct sched_beat beat;
+    sched_read_beat(s->sched, &beat);
+    json_build_object(w, NULL);
+    json_build_text(w, "version", ZEROPE_VERSION);
+    json_build_text(w, "state", state_name(s));
+    json_build_text(w, "model", s->name);
+    json_build_real(w, "uptime_seconds", now - s->started, DIGITS);
+    json_build_bool(w, "alive", servestat_is_alive(s));
+    json_build_bool(w, "busy", beat.busy);
+    json_build_real(w, "heartbeat_seconds", now - beat.at, DIGITS);
+    json_build_uint(w, "resident_bytes", os_rss_bytes());
+    json_build_text(w, "admin",
+                    s->o.admin_keys != NULL ? "key" : s->o.admin_open ? "open" : "closed");
     json_build_object_end(w);
 }
 

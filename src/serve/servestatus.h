@@ -6,6 +6,8 @@
 #include "base/json_build.h"
 #include "serve/service.h"
 
+/* What everybody may know: /status. */
+void servestatus_write_public(zp_serve *s, struct json_build *w);
 void servestatus_write(zp_serve *s, struct json_build *w);
 /* usage.architecture_details of an answer. */
 struct sched_slot;

@@ -319,6 +319,7 @@ void zp_serve_close(zp_serve *s)
     mem_free(s->url);
     mem_free(s->name);
     mem_free(s->loading);
+    mem_free(s->measured);
     mem_free(s);
 }
 

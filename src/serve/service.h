@@ -44,6 +44,8 @@ struct zp_serve {
     uint32_t slots[VARIANTS]; /* of the scheduler, where their jobs go */
     char *loading;            /* path of the one that is being loaded; NULL: none is */
     char load_error[512];     /* why the last one could not be; "" */
+    char *measured;  /* the last measurement of /admin/distance; NULL: none */
+    bool measuring;  /* one is under way */
     char *name; /* that answers bear: the alias, or the first baseline's; fixed once there is one */
     struct servejob *jobs; /* under way */
     uint32_t n_jobs, n_at_candidate;
