@@ -4,8 +4,10 @@ The configurations are those of deploy/, with the ports of this run in place of 
 """
 import contextlib
 import http.client
+import http.server
 import json
 import re
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -15,7 +17,8 @@ from accept_common import MODEL, ROOT, ZEROPE, record
 from accept_server_deploy import free_port, judge, need, running
 
 TOKENS, SESSIONS, TURNS = 48, 16, 4
-CLIENTS = 6  # that ask on and on while a replica ends
+CLIENTS, UNDER_WAY = 10, 3  # that ask on and on; at a replica that is told to end
+ROUNDS, STEPS = 5, 20
 
 
 # ---- servers and proxies
@@ -120,11 +123,72 @@ def ask(port, words, tokens, headers=None, **more):
 
 
 def streaming(port):
-    """A token at a time: events that came by themselves, and when the first one did."""
+    """A token at a time: events that came by themselves, and when the first and last one did."""
     _, times, done = ask(port, "Tell a story.", TOKENS)
     alone = 1 + sum(b - a > 0.001 for a, b in zip(times, times[1:]))
     return {"events": len(times), "alone": alone, "first_seconds": times[0],
             "last_seconds": times[-1], "whole": done}
+
+
+def streams_in_turn(port, direct):
+    """Beside a connection without a proxy: a busy machine joins events on any of them."""
+    rows = [{"direct": streaming(direct), "proxied": streaming(port)} for _ in range(ROUNDS)]
+    share = {side: statistics.median(r[side]["alone"] / r[side]["events"] for r in rows)
+             for side in ("direct", "proxied")}
+    return {"share_alone": share, "whole": all(r[s]["whole"] for r in rows for s in share),
+            "rows": rows}
+
+
+class StepByStep:
+    """A stand-in for a replica: it sends an event when the one before has reached the client, so
+    that whatever holds an event back holds all of them up."""
+
+    def __init__(self):
+        outer, self.arrived = self, threading.Semaphore(1)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("connection", "close")
+                self.end_headers()
+                for i in range(STEPS):
+                    if not outer.arrived.acquire(timeout=running.PATIENCE):
+                        return
+                    self.wfile.write(f"data: {i}\n\n".encode())
+                self.close_connection = True
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+def steps_through(name):
+    """Events that came through the proxy, each before the next one was sent."""
+    stand_in = StepByStep()
+    with proxy(name, [stand_in.port] * 2) as (port, _):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=running.PATIENCE)
+        connection.request("POST", "/v1/chat/completions", "{}")
+        n = 0
+        with contextlib.suppress(OSError):
+            for line in connection.getresponse():
+                if line.startswith(b"data: "):
+                    n += 1
+                    stand_in.arrived.release()
+    stand_in.server.shutdown()
+    stand_in.server.server_close()
+    return n
 
 
 def sessions(port, replicas, name):
@@ -160,7 +224,7 @@ def draining(port, replicas):
         while not ended.is_set():
             n += 1
             try:
-                results.append(ask(port, f"client {c} asks {n}", TOKENS // 2,
+                results.append(ask(port, f"client {c} asks {n}", TOKENS,
                                    {"x-session-id": f"{c}-{n}"}))
             except (OSError, http.client.HTTPException) as error:
                 results.append((str(error) or type(error).__name__, [], False))
@@ -170,6 +234,7 @@ def draining(port, replicas):
     served = lambda i: replicas.servers[i].counted("zerope_requests_total", outcome="completed")
     old = replicas.servers[0]
     old.wait_until(lambda: served(0) >= 5 and served(1) >= 5, "requests at both replicas")
+    old.wait_until(lambda: old.counted("zerope_requests_running") >= UNDER_WAY, "company")
     code = old.stop()
     under_way = old.records("draining")[0]["requests"]
     after = served(1)
@@ -186,10 +251,10 @@ def draining(port, replicas):
 
 
 def behind(name):
-    found = {}
+    found = {"steps": steps_through(name)}
     with Replicas() as replicas, proxy(name, replicas.ports) as (port, checked):
         found["config"] = checked
-        found["streaming"] = streaming(port)
+        found["streaming"] = streams_in_turn(port, replicas.ports[0])
         found["sessions"] = sessions(port, replicas, name)
         found["draining"] = draining(port, replicas)
         found["closed"] = [judge("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}",
@@ -198,7 +263,8 @@ def behind(name):
     stream, drain = found["streaming"], found["draining"]
     found["holds"] = (
         found["config"]["code"] == 0 and found["closed"] == ["404"] * 3 and
-        stream["whole"] and stream["alone"] >= 0.9 * stream["events"] >= 0.9 * 0.5 * TOKENS and
+        found["steps"] == STEPS and stream["whole"] and
+        stream["share_alone"]["proxied"] >= 0.9 * stream["share_alone"]["direct"] and
         drain["lost"] == 0 and drain["exit_code"] == 0 and
         drain["under_way_at_the_drained"] > 0 and
         all(w["kept"] == SESSIONS and w["replicas"] == 2 for w in found["sessions"].values()))
