@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SMALL = ROOT / "tests/data/arch/llama"  # random weights, 272 tokens: nearly one a byte
@@ -53,7 +54,7 @@ class Server:
                                             stderr=log)
         self.url = self.wait_for("ready")["url"]
         self.ready_seconds = time.monotonic() - self.begun
-        self.port = int(self.url.rpartition(":")[2])
+        self.port = urllib.parse.urlsplit(self.url).port
 
     def __enter__(self):
         return self
