@@ -225,6 +225,7 @@ void interrupt_install(void);
  * ends at once. */
 void interrupt_defer(bool defer);
 bool interrupt_pending(void);
+void interrupt_forget(void); /* the flag was heeded: the next Ctrl-C is a first one again */
 zp_progress cli_progress(struct cli *c); /* defers interrupts; draws on stderr unless --quiet */
 void progress_clear(void);               /* removes the bar before other text is written */
 bool cli_color(FILE *f);                 /* terminal, NO_COLOR unset */
@@ -242,6 +243,7 @@ uint32_t cli_default_context(const zp_model *m, size_t n_prompt, size_t n_predic
 /* Folder of packed weights; NULL where there is no home. */
 const char *cli_pack_cache(void);
 zp_status cli_sampler_options(struct cli *c, zp_sampler_options *out);
+zp_pooling cli_pooling(const struct cli *c); /* of --pooling */
 zp_status cli_mode(struct cli *c, zp_mode *out);
 /* One note on stderr when work at n_ctx tokens goes beyond what the file has evidence for or, where
  * it has none, what the model was trained for. */
@@ -284,10 +286,36 @@ zp_status generation_prompt(struct generation *g, const char *text, size_t size,
                             size_t *n);
 /* Answers to each line of a text, --parallel at a time, in their order. */
 zp_status generation_run_lines(struct generation *g, const struct text *in);
-json_t *generation_message(const char *role, const char *text, size_t size);
 
 zp_status cli_parse_ids(struct cli *c, const char *text, int32_t **ids,
                         size_t *n); /* free() them */
+
+/* Of --n-predict, --stop, --top-p, --json-schema, --grammar-file: what makes no sense anywhere. */
+zp_status cli_check_generation(struct cli *c);
+/* The text of the schema or grammar: one of --json-schema, --grammar-file is given. */
+zp_status cli_read_grammar(struct cli *c, struct text *out);
+
+/* ---- conversations (cli_dialogue.c) ------------------------------------------------------ */
+struct dialogue {
+    struct cli *c;
+    json_t *messages;
+    bool terminal;  /* someone types */
+    bool lost;      /* no line can be answered any more */
+    zp_err refused; /* the first line that got no answer */
+    size_t n_refused;
+    zp_status (*check)(void *arg, const char *line, size_t size); /* a message: is it UTF-8? */
+    zp_status (*answer)(void *arg); /* to `messages`; calls dialogue_answered */
+    void *arg;
+};
+void dialogue_open(struct dialogue *d, struct cli *c); /* check and answer are still to be set */
+void dialogue_reset(struct dialogue *d);
+void dialogue_answered(struct dialogue *d, const char *text, size_t size);
+zp_status dialogue_run(struct dialogue *d); /* until /exit or the end of the input */
+/* The command's status: a script hears of lines without an answer. */
+zp_status dialogue_verdict(struct dialogue *d, zp_status st);
+void dialogue_close(struct dialogue *d);
+json_t *cli_message(const char *role, const char *text, size_t size);
+zp_status chat_there(struct cli *c); /* cli_remote.c: chat --server */
 
 /* ---- commands ---------------------------------------------------------------------------- */
 zp_status cmd_inspect(struct cli *c);
@@ -295,6 +323,7 @@ zp_status cmd_tokenize(struct cli *c);
 zp_status cmd_detokenize(struct cli *c);
 zp_status cmd_template(struct cli *c);
 zp_status cmd_logits(struct cli *c);
+zp_status cmd_embed(struct cli *c);
 zp_status cmd_run(struct cli *c);
 zp_status cmd_chat(struct cli *c);
 zp_status cmd_serve(struct cli *c);

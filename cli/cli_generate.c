@@ -20,27 +20,26 @@ static bool on_text(void *arg, const char *text, size_t size)
 
 #define MAX_GRAMMAR ((size_t)1 << 20)
 
-/* A schema as it stands, or the file that holds it. */
-static zp_status read_schema(struct generation *g, struct text *out)
+zp_status cli_read_grammar(struct cli *c, struct text *out)
 {
-    const char *schema = cli_text(g->c, "json-schema");
-    if (schema[strspn(schema, " \t\r\n")] != '{')
-        return cli_read_file(g->c, schema, MAX_GRAMMAR, out);
-    text_append(out, schema, strlen(schema));
-    return ZP_OK;
+    const char *file = cli_text(c, "grammar-file"), *schema = cli_text(c, "json-schema");
+    if (file == NULL && schema[strspn(schema, " \t\r\n")] == '{') {
+        text_append(out, schema, strlen(schema));
+        return ZP_OK;
+    }
+    return cli_read_file(c, file != NULL ? file : schema, MAX_GRAMMAR, out);
 }
 
 /* What --json-schema or --grammar-file ask for. */
 static zp_status open_grammar(struct generation *g)
 {
     struct cli *c = g->c;
-    const char *file = cli_text(c, "grammar-file");
+    bool by_file = cli_text(c, "grammar-file") != NULL;
     struct text text = { 0 };
-    if (file == NULL && cli_text(c, "json-schema") == NULL)
+    if (!by_file && cli_text(c, "json-schema") == NULL)
         return ZP_OK;
-    zp_status st =
-        file ? cli_read_file(c, file, MAX_GRAMMAR, &text) : read_schema(g, &text);
-    if (st == ZP_OK && file)
+    zp_status st = cli_read_grammar(c, &text);
+    if (st == ZP_OK && by_file)
         st = zp_grammar_open_gbnf(&g->grammar, g->model, text.data, text.size, &c->err);
     else if (st == ZP_OK)
         st = zp_grammar_open_schema(&g->grammar, g->model, text.data, text.size, &c->err);
@@ -49,13 +48,11 @@ static zp_status open_grammar(struct generation *g)
     return st;
 }
 
-static zp_status fill(struct generation *g)
+zp_status cli_check_generation(struct cli *c)
 {
-    struct cli *c = g->c;
     const struct cli_value *stop = cli_value(c, "stop");
-    int64_t n = cli_int(c, "n-predict");
     _Static_assert(ZP_STOPS_MAX == 64, "the help of --stop says so");
-    if (n == 0)
+    if (cli_int(c, "n-predict") == 0)
         return cli_usage(c, "--n-predict 0 generates nothing; give at least 1, or -1 for no limit");
     if (stop->n > ZP_STOPS_MAX)
         return cli_usage(c, "--stop is given %zu times; at most %d", stop->n, ZP_STOPS_MAX);
@@ -65,6 +62,17 @@ static zp_status fill(struct generation *g)
     }
     if (cli_text(c, "json-schema") != NULL && cli_text(c, "grammar-file") != NULL)
         return cli_usage(c, "--json-schema and --grammar-file exclude each other");
+    if (cli_real(c, "top-p") == 0)
+        return cli_usage(c, "--top-p 0 would leave no token; 1 turns it off");
+    return ZP_OK;
+}
+
+static zp_status fill(struct generation *g)
+{
+    struct cli *c = g->c;
+    const struct cli_value *stop = cli_value(c, "stop");
+    int64_t n = cli_int(c, "n-predict");
+    CLI_TRY(cli_check_generation(c));
     CLI_TRY(cli_engine_options(c, &g->engine_options));
     CLI_TRY(cli_mode(c, &g->seq_options.mode));
     CLI_TRY(cli_sampler_options(c, &g->options.sampler));
@@ -232,11 +240,6 @@ zp_status generation_render(struct generation *g, const json_t *messages, int32_
     return st;
 }
 
-json_t *generation_message(const char *role, const char *text, size_t size)
-{
-    return json_pack("{s:s, s:o}", "role", role, "content", cli_json_text(text, size));
-}
-
 static zp_status prompt_ids(struct generation *g, const char *text, size_t size, int32_t **ids,
                             size_t *n)
 {
@@ -253,8 +256,8 @@ static zp_status prompt_ids(struct generation *g, const char *text, size_t size,
     json_t *messages = json_array();
     const char *system = cli_text(c, "system");
     if (system != NULL)
-        json_array_append_new(messages, generation_message("system", system, strlen(system)));
-    json_array_append_new(messages, generation_message("user", text, size));
+        json_array_append_new(messages, cli_message("system", system, strlen(system)));
+    json_array_append_new(messages, cli_message("user", text, size));
     zp_status st = generation_render(g, messages, ids, n);
     json_decref(messages);
     return st;

@@ -131,10 +131,11 @@ zp_status cli_read_file(struct cli *c, const char *path, size_t max, struct text
 
 zp_status cli_read_input(struct cli *c, struct text *out, bool *is_prompt)
 {
-    const char *prompt = cli_text(c, "prompt"), *file = cli_text(c, "file");
+    const char *option = cli_has(c, "prompt") ? "prompt" : "text";
+    const char *prompt = cli_text(c, option), *file = cli_text(c, "file");
     *is_prompt = prompt != NULL;
     if (prompt != NULL && file != NULL)
-        return cli_usage(c, "the text is given twice: with --prompt and with --file %s", file);
+        return cli_usage(c, "the text is given twice: with --%s and with --file %s", option, file);
     if (prompt != NULL) {
         text_append(out, prompt, strlen(prompt));
         return ZP_OK;

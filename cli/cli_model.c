@@ -153,7 +153,5 @@ zp_status cli_sampler_options(struct cli *c, zp_sampler_options *out)
         .repeat_penalty = repeat != 1 ? (float)repeat : 0,
         .seed = seed >= 0 ? (uint64_t)seed : fresh_seed(),
     };
-    if (top_p == 0)
-        return cli_usage(c, "--top-p 0 would leave no token; 1 turns it off");
     return ZP_OK;
 }

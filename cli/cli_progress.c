@@ -81,6 +81,11 @@ bool interrupt_pending(void)
     return interrupts > 0;
 }
 
+void interrupt_forget(void)
+{
+    interrupts = 0;
+}
+
 double cli_now(void)
 {
     struct timespec t;

@@ -46,6 +46,10 @@
 #define SPECIAL                                                                           \
     FLAG("special", "read special tokens (<|im_start|>) in the text as such; otherwise "  \
                     "they are plain text")
+#define POOLING                                                                           \
+    CHOICE("pooling", "KIND", "default|last|mean|first", "default",                       \
+           "what an embedding is made of: the last token's hidden state, the mean of all, " \
+           "the first one's; default: what the model's file names, else last")
 #define PREDICT(p, h) INT("n-predict", "N", -1, MOST_TOKENS, p, h, .abbr = "-n")
 #define MODE                                                                              \
     CHOICE("mode", "MODE", "full|zero|half|auto", "full",                                 \
@@ -212,6 +216,8 @@ static const struct cli_example logits_examples[] = {
       "f32 path, with 32 greedy tokens" },
 };
 
+#include "embed_options.inc"
+
 static const struct cli_option run_options[] = {
     MODEL,
     PROMPT("the prompt"),
@@ -253,26 +259,7 @@ static const struct cli_example run_examples[] = {
       "the second time, the book is read in a moment" },
 };
 
-static const struct cli_option chat_options[] = {
-    MODEL,
-    TEXT("system", "TEXT", "system message"),
-    PREDICT("-1", "tokens of an answer at most; -1: until the context is full"),
-    CTX(NULL, "context length; default: 4096, at most the model's"),
-    SAMPLING,
-    GRAMMAR,
-    DRAFT,
-    MODE,
-    ENGINE,
-    TEMPLATE,
-    PRE,
-    OFFLINE,
-};
-static const struct cli_example chat_examples[] = {
-    { "zerope chat model.gguf", "type a line, read the answer; /exit ends" },
-    { "zerope chat model.gguf --system 'Answer in one sentence.' --temp 0.7",
-      "with a system message" },
-};
-
+#include "chat_options.inc"
 #include "serve_options.inc"
 
 static const struct cli_option ppl_options[] = {
@@ -711,6 +698,11 @@ const struct cli_command cli_commands[] = {
     COMMAND(logits, "log-probabilities after a prompt, greedy continuation, NLL", OPTIONS(logits),
             .about = "Begins with BOS where the model wants one.",
             .fields = "n_tokens nll_mean top[{id,logprob}] greedy[]"),
+    COMMAND(embed, "turn a text into a vector", OPTIONS(embed),
+            .about = "The vector is made of the hidden states behind the last layer and the final "
+                     "norm, and has length 1 (--raw: not scaled). Begins with BOS where the model "
+                     "wants one. Prints d_model numbers, separated by blanks.",
+            .fields = "n_tokens pooling embedding[]"),
     COMMAND(run, "generate text from a prompt", OPTIONS(run),
             .about =
                 "Raw completion: the prompt is continued as it stands, after BOS where the "
@@ -736,7 +728,14 @@ const struct cli_command cli_commands[] = {
                 "/ are refused. A line that does not fit into the context any more is "
                 "refused too, and the conversation goes on; when the input is no terminal, "
                 "the exit code tells in the end. What earlier turns "
-                "computed is reused.\n\n" GRAMMAR_RULE LENGTH_RULE,
+                "computed is reused.\n\n"
+                "--server: the answers come from a server, by OpenAI's chat API in a stream, over "
+                "HTTP or HTTPS with certificates checked; proxies are taken from http_proxy, "
+                "https_proxy and no_proxy. Ctrl-C at a terminal ends the answer, and what came of "
+                "it stays in the conversation. Sampling options are sent as they are given, the "
+                "temperature always; the rest is the server's. What it refuses is told in its "
+                "words, with exit code 3 for a request that it finds wrong, else 1.\n\n"
+                GRAMMAR_RULE LENGTH_RULE,
             .fields = "messages[] timings{}"),
     COMMAND(serve, "serve a model by HTTP: OpenAI's and Anthropic's APIs", OPTIONS(serve),
             .about =

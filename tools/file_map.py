@@ -16,7 +16,7 @@ PAGE = ROOT / "docs/ARCHITECTURE.md"
 BEGIN, END = "<!-- file map: made by tools/file_map.py -->", "<!-- end of file map -->"
 FOLDERS = ["include/zerope", "src/base", "src/kern", "src/kern/ref", "src/kern/x86", "src/model",
            "src/eval", "src/dist", "src/dist/mpi", "src/train", "src/evap", "src/report", "src/obs",
-           "src/serve", "cli", "examples", "bench", "scripts", "tools",
+           "src/serve", "cli", "examples", "bench", "bench/serve", "scripts", "tools",
            "tests", "tests/unit", "tests/kern", "tests/grad", "tests/golden", "tests/fault",
            "tests/fuzz", "tests/obs", "tests/cli", "tests/serve", "tests/dist", "tests/house"]
 

@@ -269,14 +269,23 @@ def block(spec, layer, w, x, found=None):
     return x + spec.residual_scale * (norm("post_feedforward_layernorm", f) if spec.sandwich else f)
 
 
-def forward(spec, weights, ids):
-    """logits (n, n_vocab) in float64; weights are cast up once."""
-    w = {k: np.asarray(v, dtype=np.float64) for k, v in weights.items()}
+def as_float64(weights):
+    return {k: np.asarray(v, dtype=np.float64) for k, v in weights.items()}
+
+
+def hidden(spec, w, ids):
+    """rows behind the final norm (n, d_model); weights in float64."""
     x = w["model.embed_tokens.weight"][np.asarray(ids)] * spec.embed_scale
     found = detectors(spec, x) if spec.struct_head is not None else None
     for layer in range(spec.n_layer):
         x = block(spec, layer, w, x, found)
-    x = rms_norm(x, w["model.norm.weight"], spec.eps, spec.norm_plus_one)
+    return rms_norm(x, w["model.norm.weight"], spec.eps, spec.norm_plus_one)
+
+
+def forward(spec, weights, ids):
+    """logits (n, n_vocab) in float64; weights are cast up once."""
+    w = as_float64(weights)
+    x = hidden(spec, w, ids)
     head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
     logits = x @ head.T * spec.logit_scale
     return (

@@ -81,6 +81,10 @@ ZP_API void zp_model_close(zp_model *m);
  * split. Calls that write files refuse such outputs (ZP_USAGE). */
 ZP_API bool zp_writes_over(const char *output, const char *input);
 
+/* Which hidden rows of a text its embedding is made of: those behind the last layer and the final
+ * norm. first: of a model that looks back alone it knows no more than the first token. */
+typedef enum zp_pooling { ZP_POOL_DEFAULT, ZP_POOL_LAST, ZP_POOL_MEAN, ZP_POOL_FIRST } zp_pooling;
+
 typedef struct zp_model_info {
     const char *arch, *name; /* owned by the model */
     uint64_t file_bytes, n_params;
@@ -90,6 +94,8 @@ typedef struct zp_model_info {
     uint32_t gates_total, gates_closed; /* layer x KV head x pair (biases: layer x head) */
     uint32_t layers_none, heads_none, heads_local;
     bool has_template, has_tokenizer;
+    zp_pooling pooling; /* that ZP_POOL_DEFAULT stands for: what the file names (key
+                           %.pooling_type), else last */
 } zp_model_info;
 ZP_API void zp_model_describe(const zp_model *m, zp_model_info *out);
 /* Hex of a hash of keys and tensor table (not of the file: weights do not enter); computed when
@@ -252,6 +258,19 @@ typedef struct zp_item {
  * it longer). progress may be NULL. */
 ZP_API zp_status zp_engine_run(zp_engine *e, const zp_item *items, size_t n_items, float *logits,
                                size_t rows_room, const zp_progress *progress, zp_err *err);
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+typedef struct zp_embed_options {
+    zp_pooling pooling;
+    bool raw;           /* as it is, not scaled to length 1 */
+    zp_seq_options seq; /* of the sequence that is computed and closed again */
+    zp_progress progress;
+} zp_embed_options;
+/* out: (d_model) of zp_model_describe. With pooling last it takes over what the prefix cache holds.
+ * The same bits whatever is reused, and however the tokens are cut into runs. More tokens than the
+ * context holds: ZP_BAD_INPUT with both numbers. options may be NULL. */
+ZP_API zp_status zp_embed(zp_engine *e, const int32_t *ids, size_t n,
+                          const zp_embed_options *options, float *out, zp_err *err);
 
 /* ---- grammars -------------------------------------------------------------------------------- */
 /* Which texts a model may give: of the next tokens only those are drawn with which such a text goes

@@ -273,6 +273,16 @@ static zp_status read_rope(struct hparams *h, const struct gguf *g, zp_err *err)
     return ZP_OK;
 }
 
+/* llama.cpp's numbers: none, mean, cls, last, rank. What is no vector of a text's own is `last`,
+ * which every decoder has. */
+static zp_status read_pooling(struct hparams *h, const struct gguf *g, zp_err *err)
+{
+    uint32_t type;
+    ZP_TRY(gguf_get_u32_or(g, "%.pooling_type", 0, &type, err));
+    h->pooling = type == 1 ? ZP_POOL_MEAN : type == 2 ? ZP_POOL_FIRST : ZP_POOL_LAST;
+    return ZP_OK;
+}
+
 zp_status arch_read(struct hparams *h, const struct gguf *g, struct arena *arena, zp_err *err)
 {
     memset(h, 0, sizeof *h);
@@ -288,6 +298,7 @@ zp_status arch_read(struct hparams *h, const struct gguf *g, struct arena *arena
     h->rope = arena_array(arena, h->n_layer, sizeof *h->rope);
     ZP_FAIL_IF(!h->window || !h->rope, err, ZP_NO_MEMORY, "not enough memory for the layer table");
     ZP_TRY(read_multipliers(h, g, err));
+    ZP_TRY(read_pooling(h, g, err));
     ZP_TRY(read_windows(h, g, err));
     return read_rope(h, g, err);
 }

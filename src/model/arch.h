@@ -2,6 +2,8 @@
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 
+#include <zerope/zerope.h>
+
 #include "model/gguf.h"
 
 enum arch_pairing {
@@ -54,6 +56,7 @@ struct hparams {
     float orig_ctx;       /* yarn, dynamic: context length before the scaling */
     float yarn_attn_factor, yarn_beta_fast, yarn_beta_slow, yarn_ext_factor;
     const struct gguf_tensor *rope_freqs; /* divisors of each pair's angle, or NULL */
+    zp_pooling pooling; /* of embeddings: never the default */
 };
 
 const struct arch_row *arch_find(const char *name); /* NULL when unknown */

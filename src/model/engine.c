@@ -273,8 +273,16 @@ void zp_engine_describe(const zp_engine *e, zp_engine_stats *out)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static size_t item_rows(const zp_item *item)
+static struct embed *pool_of(const struct engine_job *job, size_t i)
 {
+    return job->embeds ? job->embeds[i] : NULL;
+}
+
+/* Rows of logits. */
+static size_t item_rows(const struct engine_job *job, size_t i)
+{
+    const zp_item *item = &job->items[i];
+    if (pool_of(job, i)) return 0;
     return item->want == ZP_WANT_ALL ? item->n : item->want == ZP_WANT_LAST && item->n ? 1 : 0;
 }
 
@@ -319,7 +327,7 @@ static zp_status check_job(const struct zp_engine *e, const struct engine_job *j
                "an engine with a prefix cache computes whole layers of the model as it is");
     for (size_t i = 0; i < job->n_items; i++) {
         ZP_TRY(check_item(e, job, i, err));
-        rows += item_rows(&job->items[i]);
+        rows += item_rows(job, i);
         const zp_seq *s = job->items[i].seq;
         uint32_t n = (uint32_t)job->items[i].n + s->n_pending;
         pages += kv_table_pages_wanted(&s->kv, &e->kv, n);
@@ -353,6 +361,7 @@ static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, str
                 (struct forward_run){ .kv = &item->seq->kv,
                                       .ids = item->ids + at->token,
                                       .seq = item->seq,
+                                      .embed = pool_of(job, at->item),
                                       .first = item->seq->kv.length,
                                       .n = n,
                                       .n_wanted = item->want == ZP_WANT_ALL ? n : last,
@@ -392,6 +401,24 @@ static void commit(struct zp_engine *e, size_t n_runs)
     }
 }
 
+/* Rows x (n, d_model) of those that are wanted: those to embed go to their pools, the others to the
+ * front. Returns how many these are. */
+static size_t pool_rows(struct zp_engine *e, size_t n_runs, float *x, size_t n)
+{
+    size_t d = e->model->h.d_model, from = 0, to = 0;
+    for (size_t i = 0; i < n_runs && from < n; i++) {
+        const struct forward_run *run = &e->runs[i];
+        for (uint32_t t = 0; t < run->n_wanted; t++, from++) {
+            float *row = x + from * d;
+            if (run->embed) {
+                forward_norm(&e->forward, row);
+                embed_add(run->embed, row);
+            } else if (from != to++) memcpy(x + (to - 1) * d, row, d * sizeof *x);
+        }
+    }
+    return to;
+}
+
 static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job *job, zp_err *err)
 {
     uint32_t layer_end = job->layer_end ? job->layer_end : e->model->h.n_layer;
@@ -414,7 +441,8 @@ static zp_status run_micro_batches(struct zp_engine *e, const struct engine_job 
         size_t n = forward_layers(&e->forward, &batch);
         commit(e, n_runs);
         count_positions(e, n_tok, layer_end - job->layer_begin);
-        const float *x = e->forward.rows[0].x;
+        float *x = e->forward.rows[0].x;
+        if (job->embeds) n = pool_rows(e, n_runs, x, n);
         if (job->x_out) memcpy(job->x_out + tokens * d, x, n * d * sizeof *x);
         else if (n) forward_logits(&e->forward, x, n, job->logits + rows * n_vocab);
         rows += job->x_out ? 0 : n;

@@ -3,6 +3,7 @@
 #ifndef MODEL_ENGINE_H
 #define MODEL_ENGINE_H
 
+#include "model/embed.h"
 #include "model/forward.h"
 #include "model/model.h"
 
@@ -38,7 +39,9 @@ struct zp_seq {
 
 /* A run over all or some layers. x_in: rows at layer_begin (all tokens, d_model) or NULL; x_out:
  * rows after layer_end, or NULL. logits as in zp_engine_run, only when layer_end = n_layer and
- * without x_out. layer_end 0 = n_layer. */
+ * without x_out. layer_end 0 = n_layer. embeds: where an item has a pool, the rows it wants go
+ * there, behind the final norm, and no logits are made of them; after a failed run its pool is
+ * worth nothing. */
 struct engine_job {
     const zp_item *items;
     size_t n_items;
@@ -47,6 +50,7 @@ struct engine_job {
     float *x_out;
     float *logits;
     size_t rows_room;
+    struct embed *const *embeds; /* (n_items), each may be NULL; or NULL; not with x_out */
     const zp_progress *progress;
 };
 zp_status engine_run(struct zp_engine *e, const struct engine_job *job, zp_err *err);

@@ -595,6 +595,11 @@ static void logits_worker(void *arg, uint32_t thread, uint32_t n_threads)
     for (size_t i = begin; i < end; i++) job->logits[i] *= f->h->logit_scale;
 }
 
+void forward_norm(const struct forward *f, float *x)
+{
+    f->kern->rmsnorm(x, f->weights->output_norm, f->h->norm_eps, f->h->d_model, x);
+}
+
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits)
 {
     struct logits_job job = { f, x, n, logits };

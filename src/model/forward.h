@@ -13,6 +13,7 @@ struct forward_run {
     struct kv_table *kv;
     const int32_t *ids; /* (n) */
     zp_seq *seq;        /* the engine's; unknown here */
+    struct embed *embed; /* likewise: where its wanted rows go; NULL: logits are made of them */
     uint32_t first, n;  /* index in the sequence of the first token; tokens */
     uint32_t staged;    /* 8-bit KV: where its full tiles begin in forward.staged */
     uint32_t n_wanted;  /* the stream after the last layer is wanted of the last so many */
@@ -112,6 +113,8 @@ static inline size_t forward_detected_step(uint32_t n_ctx)
 {
     return ((size_t)n_ctx + KERN_TILE - 1) / KERN_TILE * KERN_TILE;
 }
+/* The final norm of one row x (d_model), in place. */
+void forward_norm(const struct forward *f, float *x);
 /* Final norm and output matrix of n rows x (n, d_model): logits (n, n_vocab). n <= micro_batch. */
 void forward_logits(struct forward *f, const float *x, size_t n, float *logits);
 #endif

@@ -70,6 +70,7 @@ zp_status gen_open(struct gen *g, zp_err *err)
     const struct zp_engine *e = g->seq->engine;
     g->begin = os_now();
     g->n_reused = zp_seq_length(g->seq);
+    if (g->embed) return take_prefix(g, err);
     ZP_TRY(gen_check(e, g->n_reused, g->prompt, g->n_prompt, o, err));
     g->at = (uint32_t)(g->n_reused + g->n_prompt);
     size_t room = e->options.n_ctx - g->at + 1, before = o->history ? o->n_history : 0;
@@ -145,12 +146,14 @@ zp_item gen_item(const struct gen *g)
     if (g->n_run) return (zp_item){ g->seq, g->run, g->n_run, ZP_WANT_ALL };
     size_t left = g->n_prompt - g->n_done, n = g->chunk && g->chunk < left ? g->chunk : left;
     zp_want want = g->all_rows ? ZP_WANT_ALL : n == left ? ZP_WANT_LAST : ZP_WANT_NONE;
+    if (g->embed) want = embed_want(g->embed, n == left);
     return (zp_item){ g->seq, g->prompt + g->n_done, n, want };
 }
 
 size_t gen_rows(const struct gen *g)
 {
     zp_item item = gen_item(g);
+    if (g->embed) return 0;
     return item.want == ZP_WANT_ALL ? item.n : item.want == ZP_WANT_LAST;
 }
 
@@ -212,6 +215,10 @@ zp_status gen_take(struct gen *g, const float *rows, zp_err *err)
     g->n_done += gen_item(g).n;
     if (g->n_done < g->n_prompt) return ZP_OK;
     g->first = os_now();
+    if (g->embed) {
+        g->reason = "length";
+        return ZP_OK;
+    }
     return draw_all(g, rows + (n_rows - 1) * g->seq->engine->model->h.n_vocab, 1, err);
 }
 

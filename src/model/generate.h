@@ -23,6 +23,7 @@ struct gen {
     size_t chunk;  /* most tokens of the prompt in its next run; 0: all that are left */
     bool no_reuse; /* takes nothing over from the prefix cache */
     bool all_rows; /* logits of every token of the prompt */
+    struct embed *embed; /* takes the prompt's rows; nothing is drawn behind it. NULL: logits */
     size_t n_done; /* tokens of the prompt that are computed */
     zp_sampler *sampler;
     uint32_t at;                 /* position of the next draw */
@@ -47,8 +48,9 @@ zp_status gen_check(const struct zp_engine *e, size_t held, const int32_t *promp
 zp_status gen_open(struct gen *g, zp_err *err);
 /* Accepts what gen_open left half-built. */
 void gen_close(struct gen *g);
-/* What it has the engine compute next, and how many rows of logits that gives: none inside of a
- * prompt, else 1, or 1 + its guesses; with all_rows one a token of the prompt. */
+/* What it has the engine compute next, with g->embed as its pool, and how many rows of logits that
+ * gives: none inside of a prompt or for a pool, else 1, or 1 + its guesses; with all_rows one a
+ * token of the prompt. */
 zp_item gen_item(const struct gen *g);
 size_t gen_rows(const struct gen *g);
 /* That was computed: goes on in the prompt, or draws and says what to compute next, or sets why it

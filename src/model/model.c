@@ -187,7 +187,8 @@ void zp_model_describe(const zp_model *m, zp_model_info *out)
                             .n_ctx_train = h->n_ctx_train,
                             .n_ctx_validated = m->position.n_ctx_validated,
                             .has_template = m->template != NULL,
-                            .has_tokenizer = m->tokenizer != NULL };
+                            .has_tokenizer = m->tokenizer != NULL,
+                            .pooling = m->h.pooling };
     position_gates(&m->position, &out->gates_total, &out->gates_closed, &out->layers_none,
                    &out->heads_none, &out->heads_local);
 }

@@ -9,6 +9,20 @@
 enum { EMBED = 1, TOKENIZE = 2, DETOKENIZE = 4, EACH = 7 };
 
 static const char *const encodings[] = { "float", "base64", NULL };
+static const char *const poolings[] = { "default", "last", "mean", "first", "cls", NULL };
+static const char *const modes[] = { "full", "zero", "half", "auto", NULL }; /* as zp_mode */
+
+/* llama.cpp's ways to scale a vector: 2 is by its length, -1 not at all. */
+static zp_status read_scaling(void *out, const json_t *value, const char *path,
+                              struct apifault *fault)
+{
+    struct plain_request *r = out;
+    int64_t way;
+    if (!jsonfield_whole(value, -1, 2, &way) || way == 0 || way == 1)
+        return apifault_expected(fault, path, value, "2 (length 1) or -1 (as it is)");
+    r->raw = way < 0;
+    return ZP_OK;
+}
 
 #define ROW(name, kind, sets, member, least, most, names) \
     { name, kind, sets, offsetof(struct plain_request, member), least, most, names, NULL }
@@ -19,6 +33,9 @@ static const struct jsonfield fields[] = {
     ROW("user", FIELD_TEXT, EMBED, user, 0, 1024, NULL),
     ROW("encoding_format", FIELD_NAME, EMBED, encoding, 0, 0, encodings),
     ROW("dimensions", FIELD_U32, EMBED, dimensions, 1, INT32_MAX, NULL),
+    ROW("pooling", FIELD_NAME, EMBED, pooling, 0, 0, poolings),
+    ROW("position_mode", FIELD_NAME, EMBED, mode, 0, 0, modes),
+    { "embd_normalize", FIELD_CUSTOM, EMBED, 0, 0, 0, NULL, read_scaling },
     BOOL("add_special", TOKENIZE, add_special),
     BOOL("parse_special", TOKENIZE, parse_special),
     BOOL("with_pieces", TOKENIZE, with_pieces),
@@ -27,25 +44,45 @@ static const struct jsonfield fields[] = {
 static zp_status open_request(struct plain_request *r, unsigned set, const char *body, size_t size,
                               const struct api_limits *limits, struct apifault *fault)
 {
-    *r = (struct plain_request){ .parse_special = true, .arena.tag = MEM_SERVE };
+    *r = (struct plain_request){ .parse_special = true, .mode = -1,
+                                 .arena.tag = MEM_SERVE };
     ZP_TRY(apirequest_parse(&r->body, body, size, limits, fault));
     return jsonfield_read(fields, ZP_COUNT(fields), set, r->body, "", r, NULL, fault);
+}
+
+/* NULL: absent or null. */
+static const json_t *get(const struct plain_request *r, const char *key)
+{
+    const json_t *value = json_object_get(r->body, key);
+    return json_is_null(value) ? NULL : value;
 }
 
 /* key: the field with the texts or ids. */
 static zp_status read_prompts(struct plain_request *r, const char *key,
                               const struct api_limits *limits, struct apifault *fault)
 {
-    const json_t *value = json_object_get(r->body, key);
-    return apirequest_read_prompts(&r->arena, json_is_null(value) ? NULL : value, key, limits,
-                                   &r->prompts, &r->n_prompts, fault);
+    return apirequest_read_prompts(&r->arena, get(r, key), key, limits, &r->prompts, &r->n_prompts,
+                                   fault);
 }
 
 zp_status plain_read_embeddings(struct plain_request *r, const char *body, size_t size,
                                 const struct api_limits *limits, struct apifault *fault)
 {
+    struct api_limits more = *limits;
+    more.prompts = PLAIN_MOST_INPUTS;
     ZP_TRY(open_request(r, EMBED, body, size, limits, fault));
-    return read_prompts(r, "input", limits, fault);
+    if (r->pooling > ZP_POOL_FIRST) r->pooling = ZP_POOL_FIRST; /* cls */
+    bool old = get(r, "input") == NULL && get(r, "content") != NULL; /* llama.cpp's name */
+    const char *key = old ? "content" : "input";
+    ZP_TRY(read_prompts(r, key, &more, fault));
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        struct jsonfield_path room;
+        const char *path = r->n_prompts == 1 ? key : jsonfield_path(&room, key, NULL, i);
+        if (r->prompts[i].text != NULL && r->prompts[i].size == 0)
+            return apifault_set(fault, 400, "invalid_value", path,
+                                "'%s': expected a text that is not empty", path);
+    }
+    return ZP_OK;
 }
 
 zp_status plain_read_tokenize(struct plain_request *r, const char *body, size_t size,
@@ -97,44 +134,62 @@ static zp_status add_base64(struct buffer *out, const float *row, size_t width, 
     return ZP_OK;
 }
 
-static zp_status write_row(struct json_build *w, const float *row, size_t width,
-                           enum plain_encoding encoding, struct buffer *out, zp_err *err)
+static zp_status write_row(struct json_build *w, const char *key, const struct plain_vectors *v,
+                           size_t i, struct buffer *out, zp_err *err)
 {
-    if (encoding == PLAIN_FLOAT) {
-        json_build_array(w, "embedding");
-        for (size_t i = 0; i < width; i++) json_build_real(w, NULL, (double)row[i], 9);
+    const float *row = v->rows + i * v->width;
+    if (v->encoding == PLAIN_FLOAT) {
+        json_build_array(w, key);
+        for (size_t k = 0; k < v->width; k++) json_build_real(w, NULL, (double)row[k], 9);
         json_build_array_end(w);
         return w->status;
     }
-    json_build_raw(w, "embedding", "\"", 1);
+    json_build_raw(w, key, "\"", 1);
     ZP_TRY(w->status);
-    ZP_TRY(add_base64(out, row, width, err));
+    ZP_TRY(add_base64(out, row, v->width, err));
     return buffer_append(out, "\"", 1, err);
 }
 
-zp_status plain_write_embeddings(const char *model, const float *rows, size_t n, size_t width,
-                                 enum plain_encoding encoding, uint64_t n_tokens,
-                                 struct buffer *out, zp_err *err)
+zp_status plain_write_embeddings(const struct plain_vectors *v, struct buffer *out, zp_err *err)
 {
     struct json_build w;
     json_build_append(&w, out, err);
     json_build_object(&w, NULL);
     json_build_text(&w, "object", "list");
     json_build_array(&w, "data");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < v->n; i++) {
         json_build_object(&w, NULL);
         json_build_text(&w, "object", "embedding");
         json_build_uint(&w, "index", i);
-        ZP_TRY(write_row(&w, rows + i * width, width, encoding, out, err));
+        ZP_TRY(write_row(&w, "embedding", v, i, out, err));
         json_build_object_end(&w);
     }
     json_build_array_end(&w);
-    json_build_text(&w, "model", model);
+    json_build_text(&w, "model", v->model);
     json_build_object(&w, "usage");
-    json_build_uint(&w, "prompt_tokens", n_tokens);
-    json_build_uint(&w, "total_tokens", n_tokens);
+    json_build_uint(&w, "prompt_tokens", v->usage->n_prompt);
+    json_build_uint(&w, "total_tokens", v->usage->n_prompt);
+    api_usage_write(v->usage, &w);
     json_build_object_end(&w);
     json_build_object_end(&w);
+    return w.status;
+}
+
+zp_status plain_write_embedding_list(const struct plain_vectors *v, struct buffer *out,
+                                     zp_err *err)
+{
+    struct json_build w;
+    json_build_append(&w, out, err);
+    json_build_array(&w, NULL);
+    for (size_t i = 0; i < v->n; i++) {
+        json_build_object(&w, NULL);
+        json_build_uint(&w, "index", i);
+        json_build_array(&w, "embedding");
+        ZP_TRY(write_row(&w, NULL, v, i, out, err));
+        json_build_array_end(&w);
+        json_build_object_end(&w);
+    }
+    json_build_array_end(&w);
     return w.status;
 }
 

@@ -31,7 +31,8 @@ size_t lane_rows(const zp_engine *e)
 uint64_t lane_bytes(const zp_engine *e)
 {
     uint64_t row = e->model->h.n_vocab * sizeof(float);
-    uint64_t sequence = 2 * sizeof(struct choice *) + 2 * sizeof(size_t) + sizeof(zp_item);
+    uint64_t sequence = 2 * sizeof(struct choice *) + 2 * sizeof(size_t) + sizeof(zp_item) +
+                        sizeof(struct embed *);
     return sizeof(struct lane) + lane_rows(e) * row + e->options.n_seq * sequence;
 }
 
@@ -44,6 +45,7 @@ static zp_status fill(struct lane *l, zp_err *err)
     ZP_ALLOC(l->left, MEM_SERVE, n, err, "the lengths of prompts");
     ZP_ALLOC(l->share, MEM_SERVE, n, err, "the shares of prompts");
     ZP_ALLOC(l->items, MEM_SERVE, n, err, "the batch's items");
+    ZP_ALLOC(l->embeds, MEM_SERVE, n, err, "the batch's pools");
     ZP_ALLOC(l->logits, MEM_SERVE, lane_rows(l->engine) * n_vocab, err, "the batch's logits");
     return ZP_OK;
 }
@@ -74,6 +76,7 @@ void lane_close(struct lane *l)
     mem_free(l->left);
     mem_free(l->share);
     mem_free(l->items);
+    mem_free(l->embeds);
     mem_free(l->logits);
     mem_free(l);
 }
@@ -181,7 +184,8 @@ void lane_begin(struct lane *l)
 void lane_end(struct lane *l, struct job *job, enum sched_kind kind, enum sched_why why)
 {
     struct sched_event e = { .kind = kind, .why = why, .id = job->id, .arg = job->o.arg,
-                             .err = kind == SCHED_FAILED ? &job->err : NULL };
+                             .err = kind == SCHED_FAILED ? &job->err : NULL,
+                             .embedding = kind == SCHED_DONE ? job->embedding : NULL };
     job_tell_usage(job, os_now(), &e.usage);
     if (job->begun) {
         job_list_remove(&l->running, job);

@@ -27,6 +27,7 @@ struct lane {
     struct choice **batch, **prompts; /* (n_seq) */
     size_t *left, *share;             /* (n_seq): of prompts */
     zp_item *items;                   /* (n_seq) */
+    struct embed **embeds;            /* (n_seq): their pools */
     float *logits;                    /* (lane_rows, n_vocab) */
     struct buffer bytes;              /* of tokens */
     struct sched_logprob top[SCHED_MOST_TOP];

@@ -171,18 +171,31 @@ static zp_status tell_token(struct lane *l, struct choice *c, const float *row, 
     return drawn || e.token.size ? outbox_put(l->out, &e, err) : ZP_OK;
 }
 
+static void end_choice(struct lane *l, struct choice *c)
+{
+    c->ended = true;
+    c->job->n_ended++;
+    l->n_sequences--;
+    l->changed = true;
+    job_end_choice(c);
+}
+
 static zp_status tell_end(struct lane *l, struct choice *c, zp_err *err)
 {
     struct sched_event e = event_of(c, SCHED_ENDED);
     e.ended.choice = c->index;
     e.ended.reason = c->g.reason;
     e.ended.stop = (uint32_t)c->g.stream.stop_index;
-    c->ended = true;
-    c->job->n_ended++;
-    l->n_sequences--;
-    l->changed = true;
-    job_end_choice(c);
+    end_choice(l, c);
     return outbox_put(l->out, &e, err);
+}
+
+/* The job's last event tells of it. */
+static zp_status end_embedding(struct lane *l, struct choice *c, zp_err *err)
+{
+    ZP_TRY(embed_finish(&c->job->embed, c->job->embedding, err));
+    end_choice(l, c);
+    return ZP_OK;
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -201,6 +214,7 @@ static zp_status take(struct lane *l, struct choice *c, const float *rows, zp_er
         ZP_TRY(tell_prompt(l, c, item.n, rows, err));
         if (g->n_done < g->n_prompt) return ZP_OK;
         if (c->job->first == 0) c->job->first = os_now();
+        if (g->embed) return end_embedding(l, c, err);
     }
     ZP_TRY(tell_token(l, c, rows + (n_rows - 1) * n_vocab, err));
     return g->reason ? tell_end(l, c, err) : ZP_OK;
@@ -211,6 +225,7 @@ static enum sched_why find_fault(const struct lane *l, const float *rows, size_t
                                  const zp_err *err)
 {
     uint32_t n_vocab = l->engine->model->h.n_vocab;
+    if (n_rows == 0 && err->code == ZP_RUN) return SCHED_NONFINITE; /* an embedding's */
     for (size_t i = 0; i < n_rows; i++)
         if (sample_check_finite(rows + i * n_vocab, n_vocab, NULL) != ZP_OK) return SCHED_NONFINITE;
     return err->code == ZP_BAD_INPUT ? SCHED_INVALID : SCHED_ERROR;
@@ -230,10 +245,14 @@ static const float *take_or_fail(struct lane *l, struct choice *c, const float *
 
 static zp_status compute(struct lane *l, struct choice *const *batch, size_t n, zp_err *err)
 {
-    size_t n_rows = 0;
-    for (size_t i = 0; i < n; i++)
-        l->items[i] = gen_item(&batch[i]->g), n_rows += gen_rows(&batch[i]->g);
-    return zp_engine_run(l->engine, l->items, n, l->logits, n_rows, NULL, err);
+    struct engine_job job = { .items = l->items, .n_items = n, .logits = l->logits,
+                              .embeds = l->embeds };
+    for (size_t i = 0; i < n; i++) {
+        l->items[i] = gen_item(&batch[i]->g);
+        l->embeds[i] = batch[i]->g.embed;
+        job.rows_room += gen_rows(&batch[i]->g);
+    }
+    return engine_run(l->engine, &job, err);
 }
 
 static void take_all(struct lane *l, struct choice *const *batch, size_t n)

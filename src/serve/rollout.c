@@ -54,6 +54,13 @@ bool rollout_begin(struct rollout *r, const struct rollout_ask *ask, double now,
     return true;
 }
 
+bool rollout_admits(struct rollout *r, uint64_t n_prompt, struct rollout_ticket *ticket)
+{
+    *ticket = (struct rollout_ticket){ .length = sla_length(&r->sla, n_prompt),
+                                       .baseline = r->baselines };
+    return sla_admit(&r->sla, ticket->length, false, &ticket->half, &ticket->sla_epoch);
+}
+
 static void end_at_candidate(struct rollout *r, const struct rollout_ticket *ticket,
                              const struct outcome *o, double now)
 {

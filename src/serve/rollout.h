@@ -60,6 +60,9 @@ void rollout_close(struct rollout *r); /* NULL is fine */
 /* False: refuse it (429); it may come again after sla_retry_seconds. */
 bool rollout_begin(struct rollout *r, const struct rollout_ask *ask, double now,
                    struct rollout_ticket *ticket);
+/* The same of a request that no model's quality is judged by, and that is always the baseline's, in
+ * the mode it asks for. Its ticket is not given to rollout_end. */
+bool rollout_admits(struct rollout *r, uint64_t n_prompt, struct rollout_ticket *ticket);
 void rollout_end(struct rollout *r, const struct rollout_ticket *ticket,
                  const struct outcome *outcome, double now);
 /* Whether a stream under way must leave the candidate: to be asked after rollout_end, rollout_tick

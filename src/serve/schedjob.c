@@ -64,14 +64,26 @@ static uint64_t expected(const struct job *job, uint32_t n_ctx)
 {
     const struct sched_job *o = &job->o;
     uint64_t n = o->context_length_hint;
+    if (o->embeds) return o->n_prompt;
     if (n == 0) n = o->n_predict ? o->n_prompt + (uint64_t)o->n_predict : n_ctx;
     return n < o->n_prompt ? o->n_prompt : n;
+}
+
+static zp_status check_embedding(struct job *job, const struct zp_engine *e, zp_err *err)
+{
+    const struct sched_job *o = &job->o;
+    ZP_FAIL_IF(o->n_choices > 1 || o->n_begun, err, ZP_USAGE, "a text has one embedding");
+    ZP_TRY(embed_resolve(e->model, o->pooling, &job->o.pooling, err));
+    job->o.no_reuse |= !embed_may_reuse(job->o.pooling);
+    ZP_TRY(embed_check(e, o->prompt, o->n_prompt, err));
+    return seq_resolve_mode(e, o->mode, expected(job, e->options.n_ctx), &job->mode, err);
 }
 
 static zp_status check(struct job *job, const struct zp_engine *e, zp_err *err)
 {
     const struct sched_job *o = &job->o;
     zp_generate_options options = options_of(job, 0);
+    if (o->embeds) return check_embedding(job, e, err);
     ZP_TRY(gen_check(e, 0, o->prompt, o->n_prompt, &options, err));
     ZP_TRY(sample_check(&o->sampler, e->model, err));
     ZP_TRY(check_stops(o, e, err));
@@ -111,6 +123,7 @@ static void plan(struct job *job, const struct zp_engine *e, uint32_t reserve)
     uint64_t n = job->o.n_predict, n_ctx = e->options.n_ctx;
     if (n == 0) n = n_ctx;
     if (reserve && reserve < n) n = reserve;
+    if (job->o.embeds) n = 0;
     n += job->o.n_prompt;
     job->n_positions = (uint32_t)(n < n_ctx ? n : n_ctx);
     job->n_pages = pages_for(job, e, job->n_positions);
@@ -153,6 +166,16 @@ static zp_status copy_stops(struct job *job, zp_err *err)
     return ZP_OK;
 }
 
+static zp_status open_embedding(struct job *job, zp_err *err)
+{
+    struct embed *m = &job->embed;
+    *m = (struct embed){ .pooling = job->o.pooling, .raw = job->o.raw,
+                         .width = job->lane->engine->model->h.d_model };
+    ZP_TAKE(m->sum, &job->arena, m->width, err, "the embedding of a job");
+    ZP_TAKE(job->embedding, &job->arena, m->width, err, "the embedding of a job");
+    return ZP_OK;
+}
+
 static zp_status copy(struct job *job, zp_err *err)
 {
     struct sched_job *o = &job->o;
@@ -164,6 +187,7 @@ static zp_status copy(struct job *job, zp_err *err)
     if (o->sampler.n_bias) memcpy(bias, o->sampler.bias, o->sampler.n_bias * sizeof *bias);
     o->sampler.bias = bias;
     ZP_TRY(copy_stops(job, err));
+    if (o->embeds) ZP_TRY(open_embedding(job, err));
     ZP_TAKE(job->choices, &job->arena, o->n_choices, err, "the answers of a job");
     for (uint32_t i = 0; i < o->n_choices; i++)
         job->choices[i] = (struct choice){ .job = job, .index = i, .o = options_of(job, i) };
@@ -181,7 +205,7 @@ static zp_status fill(struct job *job, const struct sched_options *o, zp_err *er
     }
     zp_status status = check(job, e, &job->err);
     ZP_FAIL_IF(status == ZP_NO_MEMORY, err, status, "%s", job->err.message);
-    bool too_long = job->o.n_prompt >= e->options.n_ctx;
+    bool too_long = job->o.n_prompt >= e->options.n_ctx + (size_t)job->o.embeds;
     if (too_long) job_refuse(job, SCHED_TOO_LONG, job->o.n_prompt, e->options.n_ctx);
     else if (status != ZP_OK) job_refuse(job, SCHED_INVALID, 0, 0);
     else plan(job, e, o->reserve);
@@ -240,6 +264,10 @@ zp_status job_begin(struct job *job, zp_err *err)
     c->g.n_prompt = job->o.n_prompt;
     c->g.all_rows = job->o.prompt_logprobs;
     c->g.no_reuse = job->o.no_reuse || job->o.prompt_logprobs;
+    if (job->o.embeds) {
+        job->embed.n = 0;
+        c->g.embed = &job->embed;
+    }
     ZP_TRY(gen_open(&c->g, err));
     ZP_TRY(go_on(&c->g, job->o.n_begun, err));
     job->n_reused = c->g.n_reused;

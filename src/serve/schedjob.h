@@ -29,6 +29,8 @@ struct job {
     uint32_t n_positions; /* that a choice has pages for */
     size_t n_pages;       /* that all of them take at most */
     struct choice *choices; /* (o.n_choices) */
+    struct embed embed;     /* of one that embeds */
+    float *embedding;       /* (its width), once it is done */
     struct sched_event refusal; /* id != 0: it is refused */
     zp_err err;           /* of a refusal; later the scheduler's: of what failed */
     _Atomic bool cancelled;

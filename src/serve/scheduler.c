@@ -247,7 +247,7 @@ void *sched_run(void *arg)
 {
     struct sched *s = arg;
     while (!atomic_load(&s->closing)) {
-        double until = atomic_load(&s->drain_until); /* before the messages: none comes after it */
+        double until = atomic_load(&s->drain_until); /* first: behind it comes only what goes on */
         bool paused = atomic_load(&s->paused);
         take_messages(s);
         sweep(s, until);

@@ -5,12 +5,13 @@
  * prompts as far as a budget goes. Another thread, the caller's, submits, cancels and reads events;
  * all calls are its own but those that say "any thread". Nothing here waits for the scheduler.
  *
- * A job's events: ACCEPTED, then PROGRESS, PROMPT_TOKEN, TOKEN and ENDED in their order, and one of
- * DONE, FAILED, CANCELLED as the last; or REFUSED as the only one. At any time
- * accepted = completed + cancelled + failed + those under way.
+ * A job's events: ACCEPTED, then PROGRESS, PROMPT_TOKEN, TOKEN and ENDED in their order (PROGRESS
+ * alone of one that embeds), and one of DONE, FAILED, CANCELLED as the last; or REFUSED as the only
+ * one. At any time accepted = completed + cancelled + failed + those under way.
  *
- * Same bits: ids do not depend on company, chunks, reuse, or the number of choices; choice i of a
- * job with seed s draws what a job of its own with seed s + i draws. Times are of os_now(). */
+ * Same bits: ids and vectors do not depend on company, chunks, reuse, or the number of choices;
+ * choice i of a job with seed s draws what a job of its own with seed s + i draws. Times are of
+ * os_now(). */
 #ifndef SERVE_SCHEDULER_H
 #define SERVE_SCHEDULER_H
 
@@ -69,10 +70,16 @@ struct sched_job {
     uint32_t n_top;     /* with them, of the most likely ones: at most SCHED_MOST_TOP */
     bool prompt_logprobs; /* the same of the prompt but its first token; nothing is reused then */
     bool progress;        /* events while the prompt is computed */
+    /* The prompt's vector is made (zp_embed), nothing is drawn: of what is above only `progress`
+     * means something. It may fill the context. */
+    bool embeds;
+    zp_pooling pooling;
+    bool raw; /* the vector is not scaled to length 1 */
     zp_mode mode;
     uint32_t context_length_hint; /* tokens expected in all, for mode auto */
     uint64_t salt;                /* tenant: jobs of other salts share nothing */
     bool no_reuse;                /* takes nothing over from the prefix cache */
+    bool goes_on; /* of something that was taken before: a drain does not refuse it */
     double arrived, deadline;     /* default: now; none */
     void *arg;                    /* comes with its events */
 };
@@ -83,8 +90,8 @@ zp_status sched_submit(struct sched *s, const struct sched_job *job, uint64_t *i
 /* Ends a job within a step. Of its events only the last is still to come, and it is CANCELLED.
  * Unknown ids, those of jobs that have ended among them, are fine. */
 void sched_cancel(struct sched *s, uint64_t id);
-/* No new jobs any more; those under way are cancelled at a time. DRAINED follows. Called again:
- * another time. */
+/* No new jobs any more, but what goes on; those under way are cancelled at a time. DRAINED follows.
+ * Called again: another time. */
 void sched_drain(struct sched *s, double until);
 /* Nothing is computed from PAUSED on until resumed; jobs are still taken, cancelled and late. */
 void sched_pause(struct sched *s);
@@ -187,7 +194,8 @@ struct sched_event {
         } refusal;
         zp_engine *engine; /* RELEASED */
     };
-    const zp_err *err; /* FAILED, REFUSED; else NULL */
+    const zp_err *err;      /* FAILED, REFUSED; else NULL */
+    const float *embedding; /* DONE, of one that embeds: (d_model); else NULL */
 };
 
 /* The next event, or NULL. Valid until the next call. */

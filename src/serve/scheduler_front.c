@@ -98,7 +98,8 @@ zp_status sched_submit(struct sched *s, const struct sched_job *given, uint64_t 
     ZP_TRY(job_open(&job, given, s->fronts[given->slot], &s->o, err));
     add_job(s, job);
     *id = job->id;
-    if (s->draining) refuse(s, job, SCHED_DRAINING, "no new jobs are taken: the end is near");
+    if (s->draining && !given->goes_on)
+        refuse(s, job, SCHED_DRAINING, "no new jobs are taken: the end is near");
     else if (job->refusal.kind == SCHED_REFUSED) tell_refusal(s, job);
     else if (!send_message(s, (struct message){ .job = job }))
         refuse(s, job, SCHED_QUEUE_FULL, "too many jobs come at a time");
@@ -196,6 +197,7 @@ static void make_cancelled(struct sched *s, const struct job *job, struct sched_
     e->kind = SCHED_CANCELLED;
     e->why = SCHED_BY_CALLER;
     e->err = NULL;
+    e->embedding = NULL;
 }
 
 static void remove_lane(struct sched *s, const zp_engine *e)

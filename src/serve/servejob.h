@@ -5,6 +5,7 @@
 
 #include "model/model.h"
 #include "obs/traceparent.h"
+#include "serve/api_plain.h"
 #include "serve/apiprompt.h"
 #include "serve/service.h"
 
@@ -36,7 +37,7 @@ struct serveprompt {
     uint32_t n_runs;          /* that count, and have not ended */
     uint32_t n_rows;          /* tokens of it that were told (log-probabilities) */
     size_t n_before;          /* tokens drawn before it moved */
-    bool ended;
+    bool submitted, ended;
 };
 
 struct servejob {
@@ -50,13 +51,17 @@ struct servejob {
     size_t body_size;
     struct api_limits limits;
     struct api_request r;
+    struct plain_request plain; /* of embeddings: what r does not have */
     struct apifault fault;
     struct servemodel *reads; /* the baseline when it came: its prompts are of this one */
     struct servemodel *runs_on;
     struct serveprompt *prompts; /* (n_prompts) */
     struct apireply_echo *echo;
-    uint32_t n_prompts;
+    uint32_t n_prompts, n_submitted; /* all before were submitted */
     struct servechoice *choices; /* (n_prompts, n_choices) */
+    float *vectors;              /* (n_prompts, d_model) of embeddings */
+    uint32_t n_vectors;          /* that are there */
+    bool listed; /* embeddings as llama.cpp's list */
     zp_grammar *grammar; /* of reads' vocabulary, which is the candidate's, too */
     struct serverun *runs;
     uint32_t n_live;
@@ -90,6 +95,13 @@ static inline enum api servejob_api(const struct servejob *j)
     return j->endpoint == SERVE_MESSAGES ? API_ANTHROPIC : API_OPENAI;
 }
 
+/* The field its prompts came from. */
+static inline const char *servejob_param(const struct servejob *j)
+{
+    static const char *const names[] = { "messages", "prompt", "messages", "input" };
+    return names[j->endpoint];
+}
+
 /* servejob.c */
 void servejob_fail(struct servejob *j); /* its fault as the whole answer */
 /* Frees it when nothing of it is under way any more. */
@@ -102,8 +114,20 @@ zp_status servejob_too_long(struct servejob *j, uint64_t n, bool at_least);
 /* servejob_truncate.c: the chat's prompt, without its oldest messages where they do not fit. */
 zp_status servejob_open_truncated(struct servejob *j);
 
+/* servejob_embed.c: texts in, vectors out. */
+zp_status servejob_read_inputs(struct servejob *j);
+zp_status servejob_open_vectors(struct servejob *j);
+/* Whether the model is still the one its vectors are of. */
+zp_status servejob_check_space(struct servejob *j);
+void servejob_keep_vector(struct servejob *j, uint32_t prompt, const float *vector);
+/* What an event of a prompt, or its end, makes of the answer. */
+enum apireply_state servejob_embed_event(struct servejob *j, const struct sched_event *e);
+zp_status servejob_write_vectors(const struct servejob *j, struct buffer *out, zp_err *err);
+
 /* servejob_run.c: what is computed for it. */
 void servejob_launch(struct servejob *j);
+/* Where the scheduler had no room for all its prompts: it may have now. */
+void servejob_go_on(struct servejob *j);
 /* Its jobs end within a step; their last events are still to come. */
 void servejob_cancel(struct servejob *j);
 bool servejob_may_move(const struct servejob *j);

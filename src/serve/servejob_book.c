@@ -130,6 +130,7 @@ static struct sched_usage usage_of(const struct servejob *j)
 
 static unsigned finish_of(const struct servejob *j)
 {
+    if (j->reply.choices == NULL) return LABEL_FINISH_NONE; /* nothing was drawn */
     switch (j->reply.choices[0].finish) {
     case FINISH_END: return LABEL_FINISH_END;
     case FINISH_STOP: return LABEL_FINISH_STOP;
@@ -144,6 +145,7 @@ static void count(const struct servejob *j, enum servejob_outcome o, enum outcom
     struct outcome seen = outcome_of(j, end, u);
     bool judged = outcome_has_quality(&seen);
     uint64_t room = j->runs_on->n_ctx - (u->n_prompt < j->runs_on->n_ctx ? u->n_prompt : 0);
+    if (j->r.job.embeds) room = 0; /* nothing is drawn */
     const struct metrics_request m = {
         .endpoint = j->endpoint, .variant = j->first_variant, .outcome = o,
         .phase = j->first != 0 ? LABEL_PHASE_DECODE
@@ -207,7 +209,7 @@ void servejob_book(struct servejob *j, enum servejob_outcome o, const struct sch
     struct outcome outcome = outcome_of(j, end, &u);
     count(j, o, end, &u);
     serveguard_charge(j->key, u.n_drawn);
-    rollout_end(s->rollout, &j->ticket, &outcome, os_now());
+    if (j->has_ticket) rollout_end(s->rollout, &j->ticket, &outcome, os_now());
     s->cuts = true;
     log_end(j, o, &u);
     trace_end(j, o, &u);

@@ -16,6 +16,7 @@ zp_status servejob_read_body(struct servejob *j)
         [SERVE_COMPLETIONS] = openai_read_completions,
         [SERVE_MESSAGES] = anthropic_read_messages,
     };
+    if (j->endpoint == SERVE_EMBEDDINGS) return servejob_read_inputs(j);
     return readers[j->endpoint](&j->r, j->body, j->body_size, &j->limits, &j->fault);
 }
 
@@ -42,8 +43,7 @@ zp_status servejob_too_long(struct servejob *j, uint64_t n, bool at_least)
 {
     uint32_t n_ctx = j->reads->n_ctx;
     zp_status status = apifault_set(
-        &j->fault, 400, "context_length_exceeded",
-        j->endpoint == SERVE_COMPLETIONS ? "prompt" : "messages",
+        &j->fault, 400, "context_length_exceeded", servejob_param(j),
         "request (%s%llu tokens) exceeds the available context size (%u tokens), try increasing it",
         at_least ? "at least " : "", (unsigned long long)n, n_ctx);
     j->fault.n_prompt = n;
@@ -53,7 +53,8 @@ zp_status servejob_too_long(struct servejob *j, uint64_t n, bool at_least)
 
 static zp_status check_length(struct servejob *j, uint64_t n, bool at_least)
 {
-    return n < j->reads->n_ctx ? ZP_OK : servejob_too_long(j, n, at_least);
+    uint64_t answer = j->endpoint != SERVE_EMBEDDINGS; /* at least a token of one */
+    return n + answer <= j->reads->n_ctx ? ZP_OK : servejob_too_long(j, n, at_least);
 }
 
 /* Tokens of a text's beginning, where the text is so long that it hardly fits: at twice the context
@@ -118,7 +119,7 @@ static zp_status open_chat(struct servejob *j)
 
 static zp_status open_prompts(struct servejob *j)
 {
-    bool chat = j->endpoint != SERVE_COMPLETIONS;
+    bool chat = j->endpoint == SERVE_CHAT || j->endpoint == SERVE_MESSAGES;
     uint32_t n = chat ? 1 : (uint32_t)j->r.n_prompts;
     j->prompts = mem_array(MEM_SERVE, n, sizeof *j->prompts);
     if (j->prompts == NULL) return apifault_no_memory(&j->fault);

@@ -106,6 +106,7 @@ zp_status servejob_open_reply(struct servejob *j)
                                             [SERVE_MESSAGES] = "msg_" };
     const struct apiprompt *p = &j->prompts[0].p;
     zp_err err = { 0 };
+    if (j->endpoint == SERVE_EMBEDDINGS) return servejob_open_vectors(j);
     struct apireply_options o = {
         .r = &j->r,
         .who = { .id = api_make_id(&j->id, prefixes[j->endpoint], j->seed, 0), .seed = j->seed,
@@ -167,7 +168,9 @@ void servejob_finish_reply(struct servejob *j)
     zp_err err = { 0 };
     if (x == NULL) return;
     set_usage(j);
-    zp_status status = apireply_finish(&j->reply, &body, &err);
+    zp_status status = j->endpoint == SERVE_EMBEDDINGS
+                           ? servejob_write_vectors(j, &body, &err)
+                           : apireply_finish(&j->reply, &body, &err);
     if (status != ZP_OK) {
         (void)apifault_of_err(&j->reply.fault, NULL, &err);
         servejob_fail_reply(j);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "model/engine.h"
 #include "serve/serveguard.h"
 #include "serve/servejobs.h"
 #include "serve/servemodels.h"
@@ -37,6 +38,7 @@ static void set_job(const struct servejob *j, struct sched_job *job)
     *job = j->r.job;
     job->slot = j->s->slots[j->ticket.variant];
     job->salt = j->salt;
+    job->goes_on = j->accepted;
     job->arrived = j->arrived;
     job->deadline = j->deadline;
     job->sampler.grammar = j->grammar;
@@ -62,10 +64,38 @@ static zp_status submit_prompt(struct servejob *j, uint32_t prompt)
     struct sched_job job;
     if (run == NULL) return apifault_no_memory(&j->fault);
     run->prompt = prompt;
+    j->prompts[prompt].submitted = true;
     set_job(j, &job);
     job.prompt = ids->ids;
     job.n_prompt = ids->count;
     return submit(j, run, &job);
+}
+
+/* All its prompts; of texts to embed, as many as may be under way at a time (V2 of
+ * servejob_embed.c). */
+static zp_status submit_prompts(struct servejob *j)
+{
+    bool embeds = j->endpoint == SERVE_EMBEDDINGS;
+    uint32_t most = embeds ? j->runs_on->engine->options.n_seq : UINT32_MAX;
+    for (; j->n_submitted < j->n_prompts && j->n_live < most; j->n_submitted++) {
+        if (j->prompts[j->n_submitted].submitted) continue;
+        ZP_TRY(servejob_check_space(j));
+        ZP_TRY(submit_prompt(j, j->n_submitted));
+    }
+    return ZP_OK;
+}
+
+/* The queue is full, but others of its prompts are under way, or have been: this one comes again
+ * (V3 of servejob_embed.c). */
+static bool put_back(struct servejob *j, const struct serverun *run, const struct sched_event *e)
+{
+    bool waits = j->endpoint == SERVE_EMBEDDINGS && e->why == SCHED_QUEUE_FULL &&
+                 (j->accepted || j->n_live != 0);
+    if (!waits) return false;
+    j->prompts[run->prompt].submitted = false;
+    j->prompts[run->prompt].n_runs--;
+    if (run->prompt < j->n_submitted) j->n_submitted = run->prompt;
+    return true;
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -76,12 +106,13 @@ static zp_status ask_rollout(struct servejob *j)
     uint64_t n = 0;
     for (uint32_t i = 0; i < j->n_prompts; i++)
         if (j->prompts[i].p.ids.count > n) n = j->prompts[i].p.ids.count;
+    bool embeds = j->endpoint == SERVE_EMBEDDINGS;
     const struct rollout_ask ask = { .request_id = http_id(j->x), .user = j->r.user,
                                      .n_prompt = n,
                                      .mode_is_open = !j->r.has_mode ||
                                                      j->r.job.mode == ZP_MODE_AUTO };
-    j->has_ticket = rollout_begin(s->rollout, &ask, os_now(), &j->ticket);
-    if (j->has_ticket) return ZP_OK;
+    if (!embeds) j->has_ticket = rollout_begin(s->rollout, &ask, os_now(), &j->ticket);
+    if (embeds ? rollout_admits(s->rollout, n, &j->ticket) : j->has_ticket) return ZP_OK;
     zp_status status = apifault_set(&j->fault, 429, "overloaded", NULL,
                                     "the server is slower than it promises; try again later");
     j->fault.retry_seconds = sla_retry_seconds(&s->rollout->sla);
@@ -123,8 +154,7 @@ static zp_status prepare(struct servejob *j)
 static zp_status launch(struct servejob *j)
 {
     ZP_TRY(prepare(j));
-    for (uint32_t i = 0; i < j->n_prompts; i++) ZP_TRY(submit_prompt(j, i));
-    return ZP_OK;
+    return submit_prompts(j);
 }
 
 /* Nobody else tells a client that its field means nothing here. */
@@ -226,7 +256,8 @@ static void change_model(struct servejob *j)
     metrics_add(s->metrics, METRIC_MOVED, METRIC_AT(0), 1);
 }
 
-static void fail_move(struct servejob *j)
+/* What it goes on with could not be submitted. */
+static void fail(struct servejob *j)
 {
     j->reply.fault = j->fault;
     servejob_book(j, SERVEJOB_FAILED, NULL);
@@ -241,7 +272,7 @@ void servejob_move(struct servejob *j, const struct sched_event *failed)
     change_model(j);
     rollout_move(j->s->rollout, &j->ticket);
     if (submit_rests(j) != ZP_OK) {
-        fail_move(j);
+        fail(j);
         servejob_settle(j);
         return;
     }
@@ -267,7 +298,10 @@ static bool keep_id(struct servechoice *c, int32_t id)
 /* What the reply makes of an event, and what follows from that. */
 static void tell(struct servejob *j, uint32_t prompt, const struct sched_event *e)
 {
-    switch (apireply_event(&j->reply, prompt, e)) {
+    enum apireply_state state = j->endpoint == SERVE_EMBEDDINGS
+                                    ? servejob_embed_event(j, e)
+                                    : apireply_event(&j->reply, prompt, e);
+    switch (state) {
     case REPLY_RUNS: return;
     case REPLY_FULL: servejob_cancel(j); return;
     case REPLY_ENDED:
@@ -329,8 +363,10 @@ static void take_end(struct servejob *j, const struct serverun *run, const struc
     struct serveprompt *p = &j->prompts[run->prompt];
     add_usage(p, &e->usage);
     p->n_runs--;
+    if (e->embedding != NULL) servejob_keep_vector(j, run->prompt, e->embedding);
     if (e->kind != SCHED_DONE) tell(j, run->prompt, e);
     else if (p->n_runs == 0) end_prompt(j, run->prompt); // G3
+    if (!j->booked && submit_prompts(j) != ZP_OK) fail(j);
 }
 
 static bool must_move(const struct servejob *j, const struct sched_event *e)
@@ -342,8 +378,7 @@ static bool must_move(const struct servejob *j, const struct sched_event *e)
 /* Not taken; or one prompt of several was not. */
 static void take_refusal(struct servejob *j, const struct sched_event *e)
 {
-    const char *param = j->endpoint == SERVE_COMPLETIONS ? "prompt" : "messages";
-    (void)apifault_of_job(&j->fault, param, e);
+    (void)apifault_of_job(&j->fault, servejob_param(j), e);
     j->reply.fault = j->fault;
     if (j->accepted) servejob_book(j, SERVEJOB_FAILED, NULL);
     else servejob_refused(j);
@@ -359,11 +394,19 @@ static void take_last(struct servejob *j, struct serverun *run, const struct sch
     j->n_live--;
     if (!counts) return;
     if (j->gone) servejob_book(j, SERVEJOB_CANCELLED, e);
+    else if (e->kind == SCHED_REFUSED && put_back(j, run, e)) return;
     else if (e->kind == SCHED_REFUSED) take_refusal(j, e);
     else if (must_move(j, e)) {
         j->prompts[run->prompt].n_runs--;
         servejob_move(j, e);
     } else take_end(j, run, e);
+}
+
+void servejob_go_on(struct servejob *j)
+{
+    if (!j->accepted || j->booked || j->gone || j->n_submitted == j->n_prompts) return;
+    if (submit_prompts(j) != ZP_OK) fail(j);
+    servejob_settle(j);
 }
 
 static void take(struct servejob *j, struct serverun *run, struct sched_event *e)

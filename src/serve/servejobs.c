@@ -44,9 +44,11 @@ static void free_job(struct servejob *j)
         mem_free(run);
     }
     mem_free(j->choices);
+    mem_free(j->vectors);
     mem_free(j->prompts);
     mem_free(j->echo);
     apirequest_free(&j->r);
+    plain_free(&j->plain);
     buffer_free(&j->architecture);
     mem_free(j->body);
     mem_free(j);
@@ -120,6 +122,7 @@ static void forget_reading(struct servejob *j)
     for (uint32_t i = 0; i < j->n_prompts; i++) apiprompt_free(&j->prompts[i].p);
     mem_free(j->prompts);
     apirequest_free(&j->r);
+    plain_free(&j->plain);
     j->grammar = NULL;
     j->prompts = NULL;
     j->n_prompts = 0;
@@ -189,6 +192,7 @@ static struct servejob *open_job(const struct servecall *call, enum serve_endpoi
                             .body_size = r->body_size, .limits = s->api_limits,
                             .reads = s->variants[VARIANT_BASELINE], .arrived = os_now(),
                             .key = call->key,
+                            .listed = strncmp(r->path, "/v1/", 4) != 0,
                             .wants_architecture = asks_for_architecture(r),
                             .architecture = buffer_with_max(MEM_SERVE, MOST_ARCHITECTURE),
                             .salt = call->key != NULL ? call->key->salt : 0,
@@ -238,10 +242,13 @@ void servejobs_begin(const struct servecall *c, enum serve_endpoint endpoint)
 
 void servejobs_tick(zp_serve *s, double now)
 {
-    for (struct servejob *j = s->jobs; j != NULL; j = j->next)
+    for (struct servejob *j = s->jobs, *next; j != NULL; j = next) {
+        next = j->next;
         if (j->x != NULL && j->accepted && j->r.stream && !j->begun &&
             now - j->arrived > BEGIN_SECONDS)
             servejob_begin_stream(j); // J3
+        servejob_go_on(j);
+    }
 }
 
 void servejobs_move_cut(zp_serve *s)
@@ -265,7 +272,8 @@ static const char *phase_of(const struct servejob *j)
 
 void servejobs_write(const zp_serve *s, const char *key, struct json_build *w)
 {
-    static const char *const endpoints[] = { "chat_completions", "completions", "messages" };
+    static const char *const endpoints[] = { "chat_completions", "completions", "messages",
+                                             "embeddings" };
     double now = os_now();
     json_build_array(w, key);
     for (const struct servejob *j = s->jobs; j != NULL; j = j->next) {
@@ -277,7 +285,7 @@ void servejobs_write(const zp_serve *s, const char *key, struct json_build *w)
         json_build_text(w, "endpoint", endpoints[j->endpoint]);
         json_build_text(w, "key", j->key != NULL ? j->key->name : NULL);
         json_build_text(w, "phase", phase_of(j));
-        json_build_text(w, "variant", j->has_ticket ? variant_name(j->ticket.variant) : NULL);
+        json_build_text(w, "variant", j->runs_on != NULL ? variant_name(j->ticket.variant) : NULL);
         json_build_text(w, "mode", j->accepted ? position_mode_name(j->mode) : NULL);
         json_build_bool(w, "stream", !j->reading && j->r.stream);
         json_build_bool(w, "moved", j->moved);

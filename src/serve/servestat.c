@@ -29,6 +29,8 @@ static unsigned route_of(const char *path)
         { "/v1/messages/count_tokens", LABEL_ROUTE_COUNT_TOKENS },
         { "/v1/messages", LABEL_ROUTE_MESSAGES },
         { "/v1/embeddings", LABEL_ROUTE_EMBEDDINGS },
+        { "/embeddings", LABEL_ROUTE_EMBEDDINGS },
+        { "/embedding", LABEL_ROUTE_EMBEDDINGS },
         { "/v1/models", LABEL_ROUTE_MODELS },
         { "/tokenize", LABEL_ROUTE_TOKENIZE },
         { "/detokenize", LABEL_ROUTE_DETOKENIZE },

@@ -1,8 +1,9 @@
 /* servetrace.c: spans are gathered on the loop's thread and posted by a thread of their own, which
  * may wait for the collector.
  * P1 one batch is under way at a time; what comes meanwhile waits in otlp.h's bounded room.
- * P2 a batch that the collector does not take is dropped and counted: requests never wait for
- *    it. */
+ * P2 a batch that the collector does not take is dropped and counted: requests never wait for it.
+ * P3 to connect, and then to post, takes at most PART_SECONDS + WAIT_SECONDS, whatever a collector
+ *    does; the last batch is posted when the server has ended. */
 #include "serve/servetrace.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 
 #include "base/os.h"
 
-enum { WAIT_SECONDS = 3, MOST_BATCH = 2 << 20 };
+enum { WAIT_SECONDS = 3, PART_SECONDS = 5, MOST_BATCH = 2 << 20 };
 
 struct servetrace {
     zp_serve *s;
@@ -69,7 +70,8 @@ static int dial(const struct servetrace_place *to)
     struct addrinfo *list = NULL;
     int fd = -1;
     if (getaddrinfo(to->host, to->port, &want, &list) != 0) return -1;
-    for (const struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next) {
+    double until = os_now() + PART_SECONDS;
+    for (const struct addrinfo *a = list; a != NULL && fd < 0 && os_now() < until; a = a->ai_next) {
         fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
         if (fd < 0) continue;
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
@@ -82,10 +84,11 @@ static int dial(const struct servetrace_place *to)
     return fd;
 }
 
-static bool send_all(int fd, const void *data, size_t size)
+static bool send_all(int fd, const void *data, size_t size, double until)
 {
     const char *at = data;
     while (size > 0) {
+        if (os_now() > until) return false; // P3
         ssize_t n = send(fd, at, size, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
@@ -96,25 +99,26 @@ static bool send_all(int fd, const void *data, size_t size)
 }
 
 /* What is closed unread would reach the collector as a broken connection. */
-static void read_rest(int fd)
+static void read_rest(int fd, double until)
 {
     char rest[4096];
-    for (int i = 0; i < 64 && recv(fd, rest, sizeof rest, 0) > 0; i++) {
+    while (os_now() < until && recv(fd, rest, sizeof rest, 0) > 0) { // P3
     }
 }
 
 /* Whether the answer begins with "HTTP/1.1 2". */
-static bool is_taken(int fd)
+static bool is_taken(int fd, double until)
 {
     char answer[10];
     size_t n = 0;
     while (n < sizeof answer) {
+        if (os_now() > until) return false; // P3
         ssize_t more = recv(fd, answer + n, sizeof answer - n, 0);
         if (more < 0 && errno == EINTR) continue;
         if (more <= 0) return false;
         n += (size_t)more;
     }
-    read_rest(fd);
+    read_rest(fd, until);
     return memcmp(answer, "HTTP/1.", 7) == 0 && answer[8] == ' ' && answer[9] == '2';
 }
 
@@ -129,8 +133,10 @@ static void post(struct servetask *task)
                      t->to.path, v6 ? "[" : "", t->to.host, v6 ? "]" : "", t->to.port,
                      t->body.size);
     int fd = dial(&t->to);
-    t->taken = fd >= 0 && n > 0 && (size_t)n < sizeof head && send_all(fd, head, (size_t)n) &&
-               send_all(fd, t->body.data, t->body.size) && is_taken(fd);
+    double until = os_now() + PART_SECONDS;
+    t->taken = fd >= 0 && n > 0 && (size_t)n < sizeof head &&
+               send_all(fd, head, (size_t)n, until) &&
+               send_all(fd, t->body.data, t->body.size, until) && is_taken(fd, until);
     if (fd >= 0) (void)close(fd);
 }
 
@@ -166,6 +172,8 @@ void servetrace_close(struct servetrace *t)
 {
     if (t == NULL) return;
     servework_close(t->sender);
+    if (t->spans.n_waiting > 0 && otlp_take(&t->spans, &t->body, &t->n_spans, NULL) == ZP_OK)
+        post(&t->task); // P3
     otlp_free(&t->spans);
     buffer_free(&t->body);
     mem_free(t);
@@ -186,18 +194,24 @@ void servetrace_end(struct servetrace *t, const struct servejob *j, const struct
                     int status, const char *error)
 {
     static const char *const routes[] = { "/v1/chat/completions", "/v1/completions",
-                                          "/v1/messages" };
+                                          "/v1/messages", "/v1/embeddings" };
+    static const char *const operations[] = { "chat", "text_completion", "chat", "embeddings" };
     if (t == NULL) return;
     otlp_set_clock(&t->spans, os_now(), os_unix_now());
+    double accepted = j->accepted_at, begun = 0;
+    if (u->phase != SCHED_QUEUED) begun = j->arrived + u->queue_seconds;
+    /* The scheduler's thread may begin before the loop's has noted that the job is there. Of a
+     * request that moved the queue is that of the second model: not told. */
+    if (j->moved && begun != 0) begun = accepted;
+    if (begun != 0 && begun < accepted) accepted = begun;
     const struct otlp_request r = {
         .trace = j->trace, .parent = j->has_parent ? j->parent : NULL, .method = "POST",
         .route = routes[j->endpoint],
-        .operation = j->endpoint == SERVE_COMPLETIONS ? "text_completion" : "chat",
+        .operation = operations[j->endpoint],
         .request_id = j->request_id, .model = j->runs_on->name,
         .variant = variant_name(j->ticket.variant), .mode = position_mode_name(j->mode),
         .error = error, .status = status, .n_prompt = u->n_prompt, .n_reused = u->n_reused,
-        .n_generated = u->n_drawn, .arrived = j->arrived, .accepted = j->accepted_at,
-        .begun = u->phase != SCHED_QUEUED ? j->arrived + u->queue_seconds : 0,
+        .n_generated = u->n_drawn, .arrived = j->arrived, .accepted = accepted, .begun = begun,
         .first_token = j->first, .last_token = j->last, .stream = j->begun ? j->first : 0,
         .ended = os_now()
     };

@@ -60,7 +60,8 @@ struct zp_serve {
     zp_err *err;
 };
 
-enum serve_endpoint { SERVE_CHAT, SERVE_COMPLETIONS, SERVE_MESSAGES }; /* as LABEL_ENDPOINT_* */
+/* As LABEL_ENDPOINT_*. */
+enum serve_endpoint { SERVE_CHAT, SERVE_COMPLETIONS, SERVE_MESSAGES, SERVE_EMBEDDINGS };
 
 /* One request on its way to its handler. */
 struct servecall {

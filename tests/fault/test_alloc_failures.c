@@ -334,6 +334,15 @@ static void check_snapshots(struct fixture *f)
     assert_int_equal(f->e->kv.pages.n_free, n_free);
 }
 
+static zp_status call_embed(struct fixture *f, zp_err *why)
+{
+    size_t n_free = f->e->kv.pages.n_free;
+    const zp_embed_options o = { .pooling = ZP_POOL_MEAN };
+    zp_status status = zp_embed(f->e, f->ids, 40, &o, f->logits, why); /* d_model < n_vocab */
+    assert_int_equal(f->e->kv.pages.n_free, n_free);
+    return status;
+}
+
 static zp_status call_doctor(struct fixture *f, zp_err *why)
 {
     char *json = NULL;
@@ -379,6 +388,7 @@ static void check_model(const char *path)
     check_call(&f, "zp_seq_open", call_seq, 2);
     check_call(&f, "zp_inspect_json", call_inspect, 5);
     check_call(&f, "zp_logits_json", call_logits, 5);
+    check_call(&f, "zp_embed", call_embed, 4);
     f.s = keep;
     check_call(&f, "zp_seq_fork", call_fork, 2);
     check_call(&f, "zp_seq_fork, zp_seq_truncate", call_truncate, 2);

@@ -7,11 +7,12 @@
 #include "model/engine.h"
 #include "serve/scheduler.h"
 
-enum { N_JOBS = 4, MOST = 40, N_CHOICES = 3 };
+enum { N_JOBS = 5, MOST = 40, N_CHOICES = 3, WIDTH = 64 };
 
 struct answer {
     int32_t ids[N_CHOICES][MOST];
     size_t n[N_CHOICES];
+    float vector[WIDTH];
     enum sched_kind last;
 };
 
@@ -37,6 +38,7 @@ static bool take(struct fixture *f, const struct sched_event *e, zp_err *why)
         a->ids[e->token.choice][a->n[e->token.choice]++] = e->token.id;
     if (e->kind < SCHED_DONE) return false;
     a->last = e->kind;
+    if (e->embedding) memcpy(a->vector, e->embedding, sizeof a->vector);
     if (e->kind == SCHED_DONE) return true;
     assert_int_equal(e->kind, SCHED_FAILED);
     f->n_failed++;
@@ -52,11 +54,14 @@ static zp_status run_jobs(struct fixture *f, struct sched *s, zp_err *why)
     const struct sched_event *e;
     if (sched_set_engine(s, 0, f->e, why) != ZP_OK) return why->code;
     for (uint32_t i = 0; i < N_JOBS; i++) {
-        struct sched_job job = { .prompt = f->ids + i, .n_prompt = 20 + 40 * i, .n_predict = 25,
+        struct sched_job job = { .prompt = f->ids + i, .n_prompt = 20 + 30 * i, .n_predict = 25,
                                  .ignore_end = true, .stop = stops, .n_stop = i > 1,
                                  .n_choices = i == 1 ? N_CHOICES : 1, .logprobs = i == 2,
                                  .n_top = 5, .prompt_logprobs = i == 3, .arg = &f->answers[i] };
         uint64_t id;
+        if (i == 4)
+            job = (struct sched_job){ .prompt = f->ids, .n_prompt = 140, .embeds = true,
+                                      .pooling = ZP_POOL_MEAN, .arg = &f->answers[i] };
         if (i == 2) job.sampler = (zp_sampler_options){ .bias = bias, .n_bias = 1 };
         if (sched_submit(s, &job, &id, why) == ZP_OK) n_open++;
         else f->n_failed++;

@@ -51,7 +51,7 @@ def check_span(span, by_id):
         return "ids"
     begin, end = span["startTimeUnixNano"], span["endTimeUnixNano"]
     if not isinstance(begin, str) or not isinstance(end, str) or int(begin) > int(end):
-        return "times %s %s" % (begin, end)
+        return "times of %s %s %s" % (span["name"], begin, end)
     if span["kind"] not in (1, 2) or not span["name"]:
         return "kind or name"
     if not all(check_value(a["value"]) and set(a) == {"key", "value"}

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,12 +38,16 @@ def in_clients_python():
 class Server:
     """A folder of its own holds template, keys, log and log of decisions; gone with the server."""
 
-    def __init__(self, zerope, model=SMALL, *options, template=TEMPLATE, keys=None):
+    def __init__(self, zerope, model=SMALL, *options, template=TEMPLATE, keys=None,
+                 log_file=None):
         self.kept = tempfile.TemporaryDirectory(prefix="zerope-serve-")
         self.folder = pathlib.Path(self.kept.name)
         self.log_path, self.audit_path = self.folder / "log", self.folder / "audit"
-        command = [zerope, "serve", model, "--port", 0, "--log-format", "json",
+        self.port = free_port() if log_file else 0
+        command = [zerope, "serve", model, "--port", self.port, "--log-format", "json",
                    "--audit-file", self.audit_path, *options]
+        if log_file:  # perhaps one that cannot be read
+            command += ["--log-file", log_file]
         for option, text in (("--chat-template", template), ("--api-key-file", keys)):
             if text is not None:
                 path = self.folder / option[2:]
@@ -52,9 +57,13 @@ class Server:
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL,
                                             stderr=log)
-        self.url = self.wait_for("ready")["url"]
+        if log_file:
+            self.url = f"http://127.0.0.1:{self.port}"
+            self.wait_until(self.is_ready, "readiness")
+        else:
+            self.url = self.wait_for("ready")["url"]
+            self.port = urllib.parse.urlsplit(self.url).port
         self.ready_seconds = time.monotonic() - self.begun
-        self.port = urllib.parse.urlsplit(self.url).port
 
     def __enter__(self):
         return self
@@ -85,12 +94,18 @@ class Server:
                 return found
             if self.process.poll() is not None:
                 break
-            time.sleep(0.005)
+            time.sleep(0.02)
         text = self.log_path.read_text(encoding="utf-8", errors="replace")
         raise RuntimeError(f"no {what}; exit code {self.process.poll()}; log:\n{text[-2000:]}")
 
     def wait_for(self, event):
         return self.wait_until(lambda: self.records(event), f"record {event}")[0]
+
+    def is_ready(self):
+        try:
+            return self.ask("GET", "/readyz").status == 200
+        except OSError:
+            return False
 
     def ask(self, method, path, body=None, headers=None, timeout=PATIENCE):
         """One exchange on a connection of its own."""
@@ -132,6 +147,12 @@ class Server:
         """Asks it to end; its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def resident_bytes(pid):

@@ -94,6 +94,8 @@ static const struct question {
       "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":4,"
       "\"temperature\":0,\"stream\":true,\"ignore_eos\":true}",
       "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", true },
+    { "/v1/embeddings", "{\"input\":[\"Hello\",[5,6]],\"encoding_format\":\"base64\"}", "}",
+      false },
     { "/v1/messages/count_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", "}",
       false },
     { "/tokenize", "{\"content\":\"Hello\",\"with_pieces\":true}", "}", false },

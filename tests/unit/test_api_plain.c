@@ -44,6 +44,13 @@ static void test_requests(void **state)
     assert_int_equal(r.n_prompts, 2);
     assert_string_equal(r.prompts[0].text, "a");
     assert_int_equal(r.prompts[1].ids[1], 2);
+    assert_true(r.pooling == ZP_POOL_DEFAULT && !r.raw && r.mode == -1);
+    plain_free(&r);
+    r = take(plain_read_embeddings, "{`content`:`a`,`pooling`:`cls`,`embd_normalize`:-1,"
+                                    "`position_mode`:`half`,`dimensions`:null}");
+    assert_string_equal(r.prompts[0].text, "a");
+    assert_true(r.pooling == ZP_POOL_FIRST && r.raw && r.mode == ZP_MODE_HALF);
+    assert_int_equal(r.dimensions, 0);
     plain_free(&r);
     r = take(plain_read_tokenize, "{`content`:`a b`}");
     assert_string_equal(r.prompts[0].text, "a b");
@@ -68,6 +75,16 @@ static void test_what_is_refused(void **state)
            "'input': expected a text or a list of token ids, found nothing");
     refuse(plain_read_embeddings, "{`input`:`x`,`encoding_format`:`hex`}", "encoding_format",
            "'encoding_format': expected one of `float`, `base64`, found `hex`");
+    refuse(plain_read_embeddings, "{`input`:``}", "input",
+           "'input': expected a text that is not empty");
+    refuse(plain_read_embeddings, "{`input`:[`a`,``]}", "input[1]",
+           "'input[1]': expected a text that is not empty");
+    refuse(plain_read_embeddings, "{`input`:[]}", "input",
+           "'input': expected a text or a list of token ids, found a list");
+    refuse(plain_read_embeddings, "{`input`:[[1],[]]}", "input[1]",
+           "'input[1]': expected a text or a list of token ids, found a list");
+    refuse(plain_read_embeddings, "{`input`:`x`,`embd_normalize`:1}", "embd_normalize",
+           "'embd_normalize': expected 2 (length 1) or -1 (as it is), found 1");
     refuse(plain_read_tokenize, "{`content`:[1]}", "content",
            "'content': expected a text, found a list");
     refuse(plain_read_tokenize, "{`content`:[`a`]}", "content",
@@ -80,6 +97,27 @@ static void test_what_is_refused(void **state)
            "'tokens[1]': expected a token id from 0 to 2147483647, found -2");
 }
 
+/* As many texts as OpenAI takes, beyond what completions may have. */
+static void test_long_lists_of_texts(void **state)
+{
+    struct buffer body = buffer_with_max(MEM_META, 1 << 20);
+    (void)state;
+    for (size_t n = PLAIN_MOST_INPUTS; n <= PLAIN_MOST_INPUTS + 1; n++) {
+        struct plain_request r;
+        struct apifault fault = { 0 };
+        buffer_clear(&body);
+        GOLDEN_OK(buffer_append(&body, "{\"input\":[\"x\"", 13, err));
+        for (size_t i = 1; i < n; i++) GOLDEN_OK(buffer_append(&body, ",\"x\"", 4, err));
+        GOLDEN_OK(buffer_append(&body, "]}", 2, err));
+        zp_status status = plain_read_embeddings(&r, (const char *)body.data, body.size,
+                                                 &api_no_limits, &fault);
+        assert_int_equal(status == ZP_OK, n == PLAIN_MOST_INPUTS);
+        assert_int_equal(r.n_prompts, n);
+        plain_free(&r);
+    }
+    buffer_free(&body);
+}
+
 /* Every field with every type of value: `taken` are the letters of api_samples. */
 static void test_every_field_with_every_type(void **state)
 {
@@ -87,11 +125,14 @@ static void test_every_field_with_every_type(void **state)
         plain_reader read;
         const char *base, *name, *taken;
     } cases[] = {
-        { plain_read_embeddings, NULL, "input", "sel" },
+        { plain_read_embeddings, NULL, "input", "sl" },
         { plain_read_embeddings, "`input`:`x`,", "model", "nse" },
         { plain_read_embeddings, "`input`:`x`,", "user", "nse" },
         { plain_read_embeddings, "`input`:`x`,", "encoding_format", "n" },
         { plain_read_embeddings, "`input`:`x`,", "dimensions", "ni" },
+        { plain_read_embeddings, "`input`:`x`,", "pooling", "n" },
+        { plain_read_embeddings, "`input`:`x`,", "position_mode", "n" },
+        { plain_read_embeddings, "`input`:`x`,", "embd_normalize", "n" },
         { plain_read_tokenize, NULL, "content", "se" },
         { plain_read_tokenize, "`content`:`x`,", "model", "nse" },
         { plain_read_tokenize, "`content`:`x`,", "add_special", "ntf" },
@@ -121,24 +162,31 @@ static void test_every_field_with_every_type(void **state)
 static void test_embeddings(void **state)
 {
     static const float rows[] = { 0.5f, -1, 0, 1e-10f, 2, 3 };
+    /* little-endian floats: Python's base64.b64encode(struct.pack("<2f", 0.5, -1)), and so on */
+    static const char *const texts[] = { "`AAAAPw==`", "`AAAAPwAAgL8=`", "`AAAAPwAAgL8AAAAA`" };
+    const struct api_usage usage = { .n_prompt = 7, .layer_zeroed = 3 };
+    struct plain_vectors v = { .model = "m", .rows = rows, .n = 2, .width = 3, .usage = &usage };
     struct buffer out = buffer_with_max(MEM_META, 1 << 20);
     (void)state;
-    GOLDEN_OK(plain_write_embeddings("m", rows, 2, 3, PLAIN_FLOAT, 7, &out, err));
+    GOLDEN_OK(plain_write_embeddings(&v, &out, err));
     api_text_is(&out, "{`object`:`list`,`data`:[{`object`:`embedding`,`index`:0,`embedding`:"
                       "[0.5,-1.0,0.0]},{`object`:`embedding`,`index`:1,`embedding`:"
                       "[1.00000001e-10,2.0,3.0]}],`model`:`m`,`usage`:{`prompt_tokens`:7,"
-                      "`total_tokens`:7}}");
-    /* little-endian floats: Python's base64.b64encode(struct.pack("<2f", 0.5, -1)), and of one */
-    GOLDEN_OK(plain_write_embeddings("m", rows, 1, 2, PLAIN_BASE64, 7, &out, err));
-    api_text_is(&out, "{`object`:`list`,`data`:[{`object`:`embedding`,`index`:0,`embedding`:"
-                      "`AAAAPwAAgL8=`}],`model`:`m`,`usage`:{`prompt_tokens`:7,`total_tokens`:7}}");
-    GOLDEN_OK(plain_write_embeddings("m", rows, 1, 1, PLAIN_BASE64, 7, &out, err));
-    api_text_is(&out, "{`object`:`list`,`data`:[{`object`:`embedding`,`index`:0,`embedding`:"
-                      "`AAAAPw==`}],`model`:`m`,`usage`:{`prompt_tokens`:7,`total_tokens`:7}}");
-    GOLDEN_OK(plain_write_embeddings("m", rows, 1, 3, PLAIN_BASE64, 7, &out, err));
-    api_text_is(&out, "{`object`:`list`,`data`:[{`object`:`embedding`,`index`:0,`embedding`:"
-                      "`AAAAPwAAgL8AAAAA`}],`model`:`m`,`usage`:{`prompt_tokens`:7,"
-                      "`total_tokens`:7}}");
+                      "`total_tokens`:7,`layer_zeroed`:3}}");
+    GOLDEN_OK(plain_write_embedding_list(&v, &out, err));
+    api_text_is(&out, "[{`index`:0,`embedding`:[[0.5,-1.0,0.0]]},{`index`:1,`embedding`:"
+                      "[[1.00000001e-10,2.0,3.0]]}]");
+    v.encoding = PLAIN_BASE64;
+    v.n = 1;
+    for (v.width = 1; v.width <= 3; v.width++) {
+        char want[256];
+        snprintf(want, sizeof want,
+                 "{`object`:`list`,`data`:[{`object`:`embedding`,`index`:0,`embedding`:%s}],"
+                 "`model`:`m`,`usage`:{`prompt_tokens`:7,`total_tokens`:7,`layer_zeroed`:3}}",
+                 texts[v.width - 1]);
+        GOLDEN_OK(plain_write_embeddings(&v, &out, err));
+        api_text_is(&out, want);
+    }
     buffer_free(&out);
 }
 
@@ -193,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_long_lists_of_texts),
         cmocka_unit_test(test_every_field_with_every_type),
         cmocka_unit_test(test_embeddings),
         cmocka_unit_test(test_tokens_and_texts),

@@ -9,6 +9,7 @@ least() { zerope "$@" --json -q | tee doc.json | python3 "$TOOLS/fields.py" $(fi
     sed "s/^/$1 /"; }
 least inspect "$m"
 least logits "$m" --ids '1 2 3'
+least embed "$m" --ids '1 2 3'
 least ppl "$m" -f "$t" -c 64 --windows 2
 grep -c -e '"kl_' -e '"top1_agree"' doc.json
 zerope ppl --help | tr -s ' \n' ' ' | grep -o 'With --base [^.]*'
