@@ -49,7 +49,7 @@ class Browser:
                                         stderr=self.log, close_fds=False, preexec_fn=place)
         os.close(read_there)
         os.close(write_there)
-        self.rest, self.n, self.session = b"", 0, None
+        self.rest, self.n, self.session, self.asked = b"", 0, None, None
         self.requests, self.problems = [], []
         target = self.tell("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.tell("Target.attachToTarget", targetId=target,
@@ -61,8 +61,9 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
+        self.session = None
+        self.tell("Browser.close")  # so that its own processes end before it does
+        self.process.wait(PATIENCE)
         self.log.close()
         os.close(self.to)
         os.close(self.back)
@@ -75,10 +76,10 @@ class Browser:
         while b"\0" not in self.rest:
             left = end - time.monotonic()
             ready = select.select([self.back], [], [], max(left, 0))[0]
-            some = os.read(self.back, 1 << 16) if ready else b""
+            some = os.read(self.back, 1 << 16) if ready and left > 0 else b""
             if not some:
                 log = (pathlib.Path(self.kept.name) / "log").read_text(errors="replace")
-                raise RuntimeError(f"the browser does not answer: {log[-2000:]}")
+                raise RuntimeError(f"the browser does not answer {self.asked}: {log[-2000:]}")
             self.rest += some
         text, _, self.rest = self.rest.partition(b"\0")
         message = json.loads(text)
@@ -95,13 +96,14 @@ class Browser:
 
     def tell(self, method, **params):
         self.n += 1
+        self.asked = method, params
         message = {"id": self.n, "method": method, "params": params}
         if self.session is not None:
             message["sessionId"] = self.session
         os.write(self.to, json.dumps(message).encode() + b"\0")
         end = time.monotonic() + PATIENCE
         while True:
-            answer = self.receive(end)
+            answer = self.receive(end if time.monotonic() < end else 0)
             if answer.get("id") == self.n:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SMALL = ROOT / "tests/data/arch/llama"  # random weights, 272 tokens: nearly one a byte
@@ -61,7 +62,7 @@ class Server:
             self.wait_until(self.is_ready, "readiness")
         else:
             self.url = self.wait_for("ready")["url"]
-            self.port = int(self.url.rpartition(":")[2])
+            self.port = urllib.parse.urlsplit(self.url).port
         self.ready_seconds = time.monotonic() - self.begun
 
     def __enter__(self):

@@ -400,7 +400,7 @@ function showLatency() {
       const top = values.length ? Math.max(...values) : 1;
       const now = samples.at(-1)?.figures[name] ?? [null, null, null];
       const figures = make("p");
-      if (now.every((x) => x === null)) figures.append("No tokens in the last minute");
+      if (now.every((x) => x === null)) figures.append("Nothing seen in the last minute");
       else QUANTILES.forEach(([label], q) =>
         figures.append(label + " ", make("b", {}, seconds(now[q])), q < 2 ? " · " : ""));
       charts.push(make("div", { class: "chart" },
