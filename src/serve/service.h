@@ -58,6 +58,7 @@ struct zp_serve {
     zp_err *err;
 };
 
+enum { SERVICE_SMALL_BODY = 8 << 10 }; /* bytes: larger ones are read by the readers */
 enum serve_endpoint { SERVE_CHAT, SERVE_COMPLETIONS, SERVE_MESSAGES }; /* as LABEL_ENDPOINT_* */
 
 /* One request on its way to its handler. */
