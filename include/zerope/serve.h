@@ -31,6 +31,7 @@ typedef struct zp_serve_options {
     uint64_t kv_tokens;       /* of the pool of each model; default: what n_ctx and n_seq need, but
                                * no more than a quarter of the memory that is available */
     zp_mode mode;             /* of requests that do not say */
+    bool anchors;             /* marks of positions in prompts are read; of those, too */
     uint32_t most_tokens;     /* of an answer; default: until the context ends */
     /* where */
     const char *host; /* default 127.0.0.1; "": no TCP */

@@ -71,6 +71,8 @@ struct sched_job {
     bool progress;        /* events while the prompt is computed */
     zp_mode mode;
     uint32_t context_length_hint; /* tokens expected in all, for mode auto */
+    const zp_anchor *anchors;     /* (n_anchors): for models with a position gate */
+    size_t n_anchors;
     uint64_t salt;                /* tenant: jobs of other salts share nothing */
     bool no_reuse;                /* takes nothing over from the prefix cache */
     double arrived, deadline;     /* default: now; none */
