@@ -154,6 +154,7 @@ static zp_status read_options(struct cli *c, zp_serve_options *o)
     o->kv_tokens = (uint64_t)cli_int(c, "kv-tokens");
     o->mode = mode_of(cli_text(c, "position-mode"));
     o->pooling = cli_pooling(c);
+    o->anchors = cli_flag(c, "anchors");
     o->model_options.pre = cli_text(c, "pre");
     o->api_keys = cli_text(c, "api-key-file");
     o->admin_keys = cli_text(c, "admin-key-file");

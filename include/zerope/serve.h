@@ -32,6 +32,7 @@ typedef struct zp_serve_options {
                                * no more than a quarter of the memory that is available */
     zp_mode mode;             /* of requests that do not say */
     zp_pooling pooling;       /* of embeddings that do not say; default: the model's */
+    bool anchors;             /* marks of positions in prompts are read; of those, too */
     uint32_t most_tokens;     /* of an answer; default: until the context ends */
     /* where */
     const char *host; /* default 127.0.0.1; "": no TCP */

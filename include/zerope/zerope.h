@@ -193,11 +193,24 @@ typedef struct zp_inspect_options {
 ZP_API zp_status zp_inspect_json(const zp_model *m, const zp_inspect_options *options, char **json,
                                  zp_err *err);
 
+/* For position gates the token at this index of the sequence stands at `position`, and those behind
+ * it, up to the next anchor, at the positions that follow. Angles, biases and windows stay. */
+typedef struct zp_anchor {
+    uint32_t token;
+    uint64_t position; /* at most ZP_ANCHOR_MOST */
+} zp_anchor;
+#define ZP_ANCHOR_MOST UINT64_C(4294967295)
 typedef struct zp_seq_options {
     zp_mode mode;
     uint64_t position_offset; /* tests: index of the first token */
     uint64_t salt; /* sequences of other salts share no cached prefix: one for each tenant */
+    /* (n_anchors), copied: tokens rise. Models without a position gate refuse them (ZP_UNSUPPORTED:
+     * zp_model_has_position_gate). Such a sequence shares no cached prefix and cannot be saved. */
+    const zp_anchor *anchors;
+    size_t n_anchors;
 } zp_seq_options;
+/* Whether queries of the model are scaled by their position (blk.N.pos_gate.weight). */
+ZP_API bool zp_model_has_position_gate(const zp_model *m);
 ZP_API zp_status zp_seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *options,
                              zp_err *err);
 ZP_API void zp_seq_close(zp_seq *s);

@@ -366,6 +366,8 @@ static uint32_t next_runs(struct zp_engine *e, const struct engine_job *job, str
                                       .n = n,
                                       .n_wanted = item->want == ZP_WANT_ALL ? n : last,
                                       .offset = item->seq->offset,
+                                      .anchors = item->seq->anchors,
+                                      .n_anchors = item->seq->n_anchors,
                                       .detected = item->seq->detected,
                                       .n_detected = item->seq->n_detected,
                                       .past = item->seq->ids,

@@ -35,6 +35,8 @@ struct zp_seq {
     uint32_t moved_at;  /* first token that another sequence computed, or NEVER_MOVED */
     zp_mode mode; /* resolved: full, zero or half */
     uint64_t offset, salt;
+    zp_anchor *anchors; /* (n_anchors) or NULL */
+    size_t n_anchors;
 };
 
 /* A run over all or some layers. x_in: rows at layer_begin (all tokens, d_model) or NULL; x_out:

@@ -456,6 +456,19 @@ static void detect_tokens(const struct worker *w, const struct forward_run *run)
     }
 }
 
+/* Position of a token as gates see it: counted from the last anchor before it. */
+static uint64_t gate_position(const struct forward_run *run, uint32_t index)
+{
+    size_t from = 0, to = run->n_anchors;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (run->anchors[middle].token <= index) from = middle + 1;
+        else to = middle;
+    }
+    if (from == 0) return run->offset + index;
+    return run->anchors[from - 1].position + (index - run->anchors[from - 1].token);
+}
+
 /* Embeddings; angles, gate features and detectors of this worker's share of tokens. */
 static void begin_tokens(const struct worker *w, const float *x_in)
 {
@@ -472,11 +485,13 @@ static void begin_tokens(const struct worker *w, const float *x_in)
     }
     pool_share(f->n_tok, 1, w->thread, w->n, &t0, &t1);
     for (size_t t = t0; t < t1; t++) {
-        uint64_t at = f->batch->runs[f->token_run[t]].offset + f->token_at[t];
+        const struct forward_run *run = &f->batch->runs[f->token_run[t]];
+        uint64_t at = run->offset + f->token_at[t];
         for (uint32_t set = 0; set < 2; set++)
             if (f->cs[set])
                 position_angles(p, set, (double)at, f->cs[set] + t * p->n_pair * 2);
-        if (f->phi) posgate_features(at, f->phi + t * POSGATE_STEPS);
+        if (f->phi)
+            posgate_features(gate_position(run, f->token_at[t]), f->phi + t * POSGATE_STEPS);
     }
     for (size_t i = 0; f->structure->weight && i < f->batch->n_runs; i++)
         detect_tokens(w, &f->batch->runs[i]);

@@ -18,6 +18,8 @@ struct forward_run {
     uint32_t staged;    /* 8-bit KV: where its full tiles begin in forward.staged */
     uint32_t n_wanted;  /* the stream after the last layer is wanted of the last so many */
     uint64_t offset;    /* added to the index for angles and position gates only */
+    const zp_anchor *anchors; /* (n_anchors), rising: positions of gates alone */
+    size_t n_anchors;
     /* With a structure head, detectors of the sequence's tokens, (STRUCT_TYPES,
      * forward_detected_step): those of its first n_detected are there; past: ids before `first`. */
     float *detected;

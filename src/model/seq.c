@@ -32,6 +32,31 @@ zp_status seq_resolve_mode(const struct zp_engine *e, zp_mode asked, uint64_t n,
     return seq_check_mode(e, *mode, err);
 }
 
+bool zp_model_has_position_gate(const zp_model *m)
+{
+    return position_has_gate(&m->position);
+}
+
+static zp_status copy_anchors(struct zp_seq *s, const zp_seq_options *o, zp_err *err)
+{
+    if (o->n_anchors == 0) return ZP_OK;
+    ZP_FAIL_IF(!position_has_gate(&s->engine->model->position), err, ZP_UNSUPPORTED,
+               "the model has no position gate (blk.N.pos_gate.weight) that anchors could set");
+    ZP_ALLOC(s->anchors, MEM_META, o->n_anchors, err, "the anchors of a sequence");
+    for (size_t i = 0; i < o->n_anchors; i++) {
+        const zp_anchor *a = &o->anchors[i];
+        ZP_FAIL_IF(a->position > ZP_ANCHOR_MOST, err, ZP_BAD_INPUT,
+                   "an anchor at position %llu; at most %llu", (unsigned long long)a->position,
+                   (unsigned long long)ZP_ANCHOR_MOST);
+        ZP_FAIL_IF(i > 0 && a->token <= o->anchors[i - 1].token, err, ZP_BAD_INPUT,
+                   "anchors at tokens %u and %u: expected rising ones", o->anchors[i - 1].token,
+                   a->token);
+        s->anchors[i] = *a;
+    }
+    s->n_anchors = o->n_anchors;
+    return ZP_OK;
+}
+
 zp_status seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *o, zp_err *err)
 {
     *out = NULL;
@@ -44,6 +69,7 @@ zp_status seq_open(zp_seq **out, zp_engine *e, const zp_seq_options *o, zp_err *
     s->moved_at = NEVER_MOVED;
     size_t n_detected = STRUCT_TYPES * forward_detected_step(e->options.n_ctx);
     zp_status status = kv_table_open(&s->kv, &e->kv, e->options.n_ctx, err);
+    if (status == ZP_OK) status = copy_anchors(s, o, err);
     if (status == ZP_OK && e->model->structure.weight &&
         !(s->detected = mem_zalloc(MEM_META, n_detected * sizeof *s->detected)))
         status = status_fail(err, ZP_NO_MEMORY, __FILE__, __LINE__,
@@ -73,6 +99,7 @@ void zp_seq_close(zp_seq *s)
     kv_table_free(&s->kv, &s->engine->kv);
     mem_free(s->ids);
     mem_free(s->detected);
+    mem_free(s->anchors);
     mem_free(s);
 }
 
@@ -111,6 +138,7 @@ void seq_keep_prefix(struct zp_seq *s)
 {
     struct kvcache *c = &s->engine->kv;
     struct prefix_space space = space_of(s);
+    if (s->n_anchors != 0) return; /* its bits are of its anchors, too */
     uint32_t n = s->moved_at < s->kv.length ? s->moved_at : s->kv.length;
     prefix_insert(&c->prefix, c, &s->kv, &space, s->ids, n / KERN_TILE);
 }
@@ -122,6 +150,7 @@ zp_status zp_seq_reuse(zp_seq *s, const int32_t *ids, size_t n, size_t *reused, 
     ZP_FAIL_IF(zp_seq_length(s) != 0, err, ZP_USAGE,
                "the sequence holds %u tokens already: an empty one can take over others' work",
                zp_seq_length(s));
+    if (s->n_anchors != 0) return ZP_OK;
     struct kvcache *c = &s->engine->kv;
     struct prefix_space space = space_of(s);
     *reused = prefix_reuse(&c->prefix, c, &s->kv, &space, ids, n);
@@ -135,7 +164,9 @@ zp_status zp_seq_fork(zp_seq **out, const zp_seq *s, uint32_t n, zp_err *err)
     *out = NULL;
     ZP_FAIL_IF(n > zp_seq_length(s), err, ZP_BAD_INPUT,
                "cannot share %u positions of a sequence of %u", n, zp_seq_length(s));
-    const zp_seq_options o = { s->mode, s->offset, s->salt }; /* a mode that was allowed once */
+    /* A mode that was allowed once. */
+    const zp_seq_options o = { .mode = s->mode, .position_offset = s->offset, .salt = s->salt,
+                               .anchors = s->anchors, .n_anchors = s->n_anchors };
     ZP_TRY(seq_open(out, s->engine, &o, err));
     struct kvcache *c = &s->engine->kv;
     uint32_t cut = kv_table_cut(&s->kv, c, n < s->kv.length ? n : s->kv.length);
@@ -173,6 +204,8 @@ static zp_status check_append(const zp_seq *to, const zp_seq *from, uint32_t fir
     uint32_t length = zp_seq_length(to), n_ctx = to->engine->options.n_ctx;
     ZP_FAIL_IF(from == to || from->engine != to->engine, err, ZP_USAGE,
                "tokens can be appended from another sequence of the same engine only");
+    ZP_FAIL_IF(from->n_anchors != 0 || to->n_anchors != 0, err, ZP_UNSUPPORTED,
+               "pages of sequences with anchors cannot be appended");
     ZP_FAIL_IF(from->mode != to->mode, err, ZP_USAGE,
                "keys of position mode %s cannot be appended to a sequence in mode %s",
                position_mode_name(from->mode), position_mode_name(to->mode));

@@ -184,11 +184,19 @@ static zp_status write_file(const char *path, const uint8_t *tables, size_t size
     return os_file_commit(&f, err);
 }
 
+static zp_status check_kind(const zp_seq *s, zp_err *err)
+{
+    ZP_FAIL_IF(s->n_anchors != 0, err, ZP_UNSUPPORTED,
+               "a sequence with anchors cannot be saved: its file could not tell of them");
+    return ZP_OK;
+}
+
 zp_status zp_seq_save(const zp_seq *s, const char *path, zp_err *err)
 {
     uint8_t *tables = NULL;
     struct page_list pages = { 0 };
     size_t size = 0;
+    ZP_TRY(check_kind(s, err));
     zp_status status = make_tables(s, &tables, &size, &pages, err);
     if (status == ZP_OK) status = write_file(path, tables, size, &pages, err);
     mem_free(pages.at);
@@ -209,6 +217,7 @@ static uint64_t count_bytes(const struct kvcache *c, uint32_t n)
 zp_status zp_seq_check_save(const zp_seq *s, uint32_t n, const char *path, zp_err *err)
 {
     struct os_file f;
+    ZP_TRY(check_kind(s, err));
     ZP_FAIL_IF(n > s->engine->options.n_ctx, err, ZP_BAD_INPUT,
                "a sequence of %u tokens does not fit into the context of %u positions; raise "
                "--ctx-size",
@@ -501,7 +510,8 @@ zp_status snapshot_restore(zp_seq **out, zp_engine *e, const void *data, size_t 
     ZP_TRY(check_values(&f, e, err));
     choose(&f, &e->kv, ids, n);
     ZP_TRY(check_room(&f, e, err));
-    const zp_seq_options o = { (zp_mode)f.h.mode, f.h.offset, f.h.salt };
+    const zp_seq_options o = { .mode = (zp_mode)f.h.mode, .position_offset = f.h.offset,
+                               .salt = f.h.salt };
     ZP_TRY(seq_open(out, e, &o, err));
     zp_status status = fill(*out, &f, &pages, &from, err);
     mem_free(pages.at);

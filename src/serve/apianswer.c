@@ -55,6 +55,7 @@ void api_usage_write(const struct api_usage *u, struct json_build *w)
     json_build_uint(w, "layer_zeroed", u->layer_zeroed);
     if (u->n_truncated != 0) json_build_uint(w, "truncated_tokens", u->n_truncated);
     if (u->n_anchors != 0) json_build_uint(w, "anchors", u->n_anchors);
+    if (u->anchors_ignored) json_build_bool(w, "anchors_ignored", true);
     if (u->approximate) json_build_bool(w, "approximate", true);
     if (u->moved) json_build_bool(w, "moved_to_baseline", true);
     if (u->architecture != NULL)

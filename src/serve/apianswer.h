@@ -51,6 +51,7 @@ struct api_usage {
     const char *architecture;              /* JSON; NULL: not asked for */
     uint64_t n_truncated; /* tokens left out of the prompt, as asked for */
     uint64_t n_anchors;   /* taken out of the prompt, as asked for */
+    bool anchors_ignored; /* the model has no position gate that they could set */
     bool approximate;     /* by truncation or pages that moved: not the bits of the whole prompt */
     bool moved;           /* begun by the candidate, ended by the baseline */
     double prompt_seconds, answer_seconds;

@@ -2,7 +2,8 @@
  * Owns: ids, text and form of a prompt. Does not know: engines, sockets.
  * P1 special tokens are read in the template's own text, in what stands before a call that must
  *    come, and in the prompts of completions; never in messages, tools and beginnings of answers.
- * P2 a prompt begins with BOS exactly once where the model wants one, but for prompts of ids. */
+ * P2 a prompt begins with BOS exactly once where the model wants one, but for prompts of ids.
+ * P3 marks of positions are text, unless the request asks for anchors. */
 #include "serve/apiprompt.h"
 
 #include <string.h>
@@ -16,6 +17,28 @@ static zp_status tell(struct apifault *fault, const char *param, zp_status statu
                       const zp_err *err)
 {
     return status == ZP_OK ? ZP_OK : apifault_of_err(fault, param, err);
+}
+
+/* BOS in front, and anchors one further. P2 */
+static zp_status add_bos(struct apiprompt *p, const struct zp_model *m, zp_err *err)
+{
+    size_t n = p->ids.count;
+    ZP_TRY(text_add_bos(m, &p->ids, err));
+    if (p->ids.count > n) anchors_shift(&p->anchors);
+    return ZP_OK;
+}
+
+/* Pieces that are one text, as ids and as what they say. */
+static zp_status encode_pieces(struct apiprompt *p, const struct zp_model *m,
+                               const struct text_segment *pieces, size_t n, bool anchors,
+                               zp_err *err)
+{
+    if (anchors) // P3
+        return anchors_encode(m->tokenizer, pieces, n, &p->ids, &p->anchors, &p->text, err);
+    ZP_TRY(tokenizer_encode_segments(m->tokenizer, pieces, n, 0, &p->ids, err));
+    for (size_t i = 0; i < n; i++)
+        ZP_TRY(buffer_append(&p->text, pieces[i].text, pieces[i].size, err));
+    return ZP_OK;
 }
 
 /* ---- chats ----------------------------------------------------------------------------------- */
@@ -43,10 +66,11 @@ static zp_status render(const struct zp_model *m, const struct template *t, json
 }
 
 /* The rendered pieces, and behind them what the answer begins with. */
-static zp_status encode(struct apiprompt *p, const struct zp_model *m, const char *prefill,
+static zp_status encode(struct apiprompt *p, const struct zp_model *m, const struct api_request *a,
                         const struct template_output *r, zp_err *err)
 {
     const char *before = p->has_form ? p->form.before : "";
+    const char *prefill = a->prefill != NULL ? a->prefill : "";
     struct text_segment *pieces;
     size_t n = r->n_segment;
     ZP_ALLOC(pieces, MEM_SERVE, n + 2, err, "the pieces of the prompt");
@@ -55,11 +79,9 @@ static zp_status encode(struct apiprompt *p, const struct zp_model *m, const cha
                                            !r->segments[i].from_user };
     pieces[n] = (struct text_segment){ prefill, strlen(prefill), false };
     pieces[n + 1] = (struct text_segment){ before, strlen(before), true };
-    zp_status status = tokenizer_encode_segments(m->tokenizer, pieces, n + 2, 0, &p->ids, err);
-    for (size_t i = 0; i < n + 2 && status == ZP_OK; i++)
-        status = buffer_append(&p->text, pieces[i].text, pieces[i].size, err);
+    zp_status status = encode_pieces(p, m, pieces, n + 2, a->anchors, err);
     mem_free(pieces);
-    return status == ZP_OK ? text_add_bos(m, &p->ids, err) : status; // P2
+    return status == ZP_OK ? add_bos(p, m, err) : status;
 }
 
 static zp_status open_form(struct apiprompt *p, const struct api_request *r,
@@ -78,7 +100,6 @@ zp_status apiprompt_open_chat(struct apiprompt *p, const struct zp_model *m, str
     const struct template *t;
     const struct tokenizer *tokens;
     struct template_output out = { 0 };
-    const char *prefill = r->prefill != NULL ? r->prefill : "";
     zp_err err = { 0 };
     *p = (struct apiprompt){ .text = buffer_with_max(MEM_SERVE, MOST_TEXT) };
     ZP_TRY(find_template(m, &t, fault));
@@ -88,7 +109,7 @@ zp_status apiprompt_open_chat(struct apiprompt *p, const struct zp_model *m, str
     ZP_TRY(open_form(p, r, fault));
     zp_status status = render(m, t, r->input, &out, fault);
     if (status == ZP_OK)
-        status = tell(fault, "messages", encode(p, m, prefill, &out, &err), &err);
+        status = tell(fault, "messages", encode(p, m, r, &out, &err), &err);
     template_output_free(&out);
     p->in_reasoning = toolcalls_opens_reasoning((const char *)p->text.data, p->text.size);
     return status;
@@ -97,11 +118,10 @@ zp_status apiprompt_open_chat(struct apiprompt *p, const struct zp_model *m, str
 /* ---- completions ----------------------------------------------------------------------------- */
 
 static zp_status add_text(struct apiprompt *p, const struct zp_model *m,
-                          const struct api_prompt *prompt, zp_err *err)
+                          const struct api_prompt *prompt, bool anchors, zp_err *err)
 {
-    ZP_TRY(buffer_append(&p->text, prompt->text, prompt->size, err));
-    return tokenizer_encode(m->tokenizer, prompt->text, prompt->size, TOKENIZE_SPECIAL, &p->ids,
-                            err);
+    const struct text_segment piece = { prompt->text, prompt->size, true };
+    return encode_pieces(p, m, &piece, 1, anchors, err);
 }
 
 static zp_status add_ids(struct apiprompt *p, const struct zp_model *m,
@@ -115,16 +135,16 @@ static zp_status add_ids(struct apiprompt *p, const struct zp_model *m,
 }
 
 static zp_status open_text(struct apiprompt *p, const struct zp_model *m,
-                           const struct api_prompt *prompt, zp_err *err)
+                           const struct api_prompt *prompt, bool anchors, zp_err *err)
 {
     const struct tokenizer *tokens;
     ZP_TRY(model_tokenizer(m, &tokens, err));
     ZP_TRY(buffer_append(&p->text, "", 0, err)); /* an empty text is one, too */
     bool of_text = prompt->text != NULL;
-    ZP_TRY(of_text ? add_text(p, m, prompt, err) : add_ids(p, m, prompt, err));
+    ZP_TRY(of_text ? add_text(p, m, prompt, anchors, err) : add_ids(p, m, prompt, err));
     p->echo.text = (const char *)p->text.data, p->echo.size = p->text.size;
     size_t n = p->ids.count;
-    if (of_text) ZP_TRY(text_add_bos(m, &p->ids, err));
+    if (of_text) ZP_TRY(add_bos(p, m, err));
     if (n == 0 || p->ids.count > n) return ZP_OK; /* BOS is not echoed */
     struct sched_logprob *first = &p->echo.first;
     first->id = p->ids.ids[0];
@@ -133,16 +153,18 @@ static zp_status open_text(struct apiprompt *p, const struct zp_model *m,
 }
 
 zp_status apiprompt_open_text(struct apiprompt *p, const struct zp_model *m,
-                              const struct api_prompt *prompt, struct apifault *fault)
+                              const struct api_prompt *prompt, bool anchors,
+                              struct apifault *fault)
 {
     zp_err err = { 0 };
     *p = (struct apiprompt){ .text = buffer_with_max(MEM_SERVE, MOST_TEXT) };
-    return tell(fault, "prompt", open_text(p, m, prompt, &err), &err);
+    return tell(fault, "prompt", open_text(p, m, prompt, anchors, &err), &err);
 }
 
 void apiprompt_free(struct apiprompt *p)
 {
     token_list_free(&p->ids);
+    anchor_list_free(&p->anchors);
     buffer_free(&p->text);
     toolform_free(&p->form);
     *p = (struct apiprompt){ 0 };

@@ -98,6 +98,7 @@ zp_status apirequest_open(struct api_request *r, enum api_set set, const char *b
                                 .thinking = -1 };
     r->job.sampler = limits->sampler;
     r->job.n_choices = 1;
+    r->anchors = limits->anchors;
     ZP_TRY(apirequest_parse(&r->body, body, size, limits, fault));
     ZP_TRY(jsonfield_read(fields, n_fields, set, r->body, "", r, &n_found, fault));
     collect_unknown(r, n_found);

@@ -30,6 +30,7 @@ struct api_limits {
     uint32_t n_vocab; /* ids and logit_bias are below it; not looked at */
     zp_sampler_options sampler; /* of requests that say nothing */
     zp_mode mode;
+    bool anchors; /* of requests that do not say */
 };
 
 /* A prompt of a completions request, or a text to embed: text, or ids. */

@@ -8,6 +8,8 @@
 #include "serve/breaker.h"
 
 #include <assert.h>
+#include <math.h>
+#include <string.h>
 
 #include "serve/defaults.h"
 
@@ -34,9 +36,10 @@ void breaker_init(struct breaker *b, const struct breaker_options *options)
     default_count(&o->error_window, 20);
     if (o->error_window > 64) o->error_window = 64;
     default_real(&o->error_rise, 0.25);
-    default_real(&o->slow_ratio, 2);
-    default_real(&o->slow_seconds, 600);
-    default_count(&o->slow_sample, 20);
+    default_real(&o->slow.ratio, 2);
+    default_real(&o->slow.seconds, 600);
+    default_real(&o->slow.least_excess, 0.05);
+    default_count(&o->slow.sample, 20);
     default_real(&o->back_off, 30);
     default_real(&o->most_back_off, 960);
     default_real(&o->calm, 600);
@@ -52,8 +55,7 @@ void breaker_new_baseline(struct breaker *b)
 {
     b->spread = b->loops = b->errors = (struct moments){ 0 };
     b->beyond = 0;
-    for (int l = 0; l < LENGTHS; l++)
-        b->prompt[l] = b->token[l] = (struct latency_window){ 0 };
+    memset(&b->paces, 0, sizeof b->paces);
 }
 
 /* ---- states ---- */
@@ -181,21 +183,6 @@ static enum verdict judge_error(const struct outcome *o)
     return o->end == OUTCOME_FAILED || o->end == OUTCOME_NONFINITE ? BAD : NONE;
 }
 
-/* Against times of the baseline. limit: what a bad one was above. */
-static enum verdict judge_time(const struct breaker *b, struct latency_window *base, double seconds,
-                               double now, double *limit)
-{
-    struct latency sum;
-    if (seconds <= 0) return NONE;
-    latency_window_sum(base, b->o.slow_seconds, now, &sum);
-    if (sum.n < b->o.slow_sample) {
-        *limit = NAN; /* unknown: only what did not end in its time is slow by itself */
-        return isinf(seconds) ? BAD : NONE;
-    }
-    *limit = b->o.slow_ratio * latency_quantile(&sum, 0.95);
-    return seconds > *limit ? BAD : GOOD;
-}
-
 /* What a request says, by cause, and of its times. */
 struct judgement {
     enum verdict of[BREAKER_CAUSE_COUNT];
@@ -205,26 +192,17 @@ struct judgement {
 static struct judgement judge(struct breaker *b, enum length_class length, const struct outcome *o,
                               double now)
 {
-    struct judgement j = { .seconds = outcome_prompt_pace(o) };
-    enum verdict *slow = &j.of[BREAKER_BY_SLOW];
+    struct pace_verdict pace = paces_judge(&b->paces, &b->o.slow, length, o, now);
+    struct judgement j = { .seconds = pace.seconds, .limit = pace.limit };
     j.of[BREAKER_BY_NONFINITE] = o->end == OUTCOME_NONFINITE ? BAD : NONE;
     j.of[BREAKER_BY_STD] = judge_std(b, o);
     j.of[BREAKER_BY_LOOPS] = judge_loop(o);
     j.of[BREAKER_BY_ERRORS] = judge_error(o);
-    *slow = judge_time(b, &b->prompt[length], j.seconds, now, &j.limit);
-    if (*slow == BAD) return j;
-    j.seconds = outcome_token_pace(o);
-    enum verdict token = judge_time(b, &b->token[length], j.seconds, now, &j.limit);
-    if (token != NONE) *slow = token;
+    j.of[BREAKER_BY_SLOW] = !pace.known ? NONE : pace.slow ? BAD : GOOD;
     return j;
 }
 
 /* ---- the baseline ---- */
-
-static void add_time(const struct breaker *b, struct latency_window *w, double seconds, double now)
-{
-    if (seconds > 0) latency_window_add(w, b->o.slow_seconds, now, seconds);
-}
 
 void breaker_baseline_ended(struct breaker *b, enum length_class length, const struct outcome *o,
                             double now)
@@ -245,8 +223,7 @@ void breaker_baseline_ended(struct breaker *b, enum length_class length, const s
     }
     if (loop != NONE) moments_add(&b->loops, loop == BAD, b->o.memory);
     if (error != NONE) moments_add(&b->errors, error == BAD, b->o.memory);
-    add_time(b, &b->prompt[length], outcome_prompt_pace(o), now);
-    add_time(b, &b->token[length], outcome_token_pace(o), now);
+    paces_add(&b->paces, &b->o.slow, length, o, now);
 }
 
 /* ---- the candidate ---- */

@@ -9,7 +9,7 @@
  *                  from the mean of the baseline's requests; or above a fixed limit;
  *     loops        so many in a row with a loop as the baseline shows once in 10^8 times;
  *     errors       5 of the last 20 failed, and more where the baseline fails too;
- *     slow         5 in a row slower than twice the baseline's p95 of the same length class.
+ *     slow         5 in a row slower than twice the baseline's p95 of the same kind (paces.h).
  * Times are the caller's clock, in seconds; each call's `now` is not before the last one's. */
 #ifndef SERVE_BREAKER_H
 #define SERVE_BREAKER_H
@@ -18,6 +18,7 @@
 #include "serve/latency.h"
 #include "serve/moments.h"
 #include "serve/outcome.h"
+#include "serve/paces.h"
 
 enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_HALF_OPEN };
 
@@ -47,9 +48,7 @@ struct breaker_options {
     double memory;          /* requests that the baseline's figures look back; default 1000 */
     uint32_t error_window;  /* requests; default 20, at most 64 */
     double error_rise;      /* of them, beyond the baseline's share; default 0.25 */
-    double slow_ratio;      /* default 2 */
-    double slow_seconds;    /* that the baseline's times look back; default 600 */
-    uint32_t slow_sample;   /* times of the baseline before they count; default 20 */
+    struct pace_options slow; /* default 2 times; 600 s back; 0.05 s; 20 times */
     double back_off, most_back_off; /* seconds; default 30, doubled up to 960 */
     double calm;            /* closed so long, the back-off is short again; default 600 */
     uint32_t probes;        /* good ones in a row that close it; default 5 */
@@ -77,7 +76,7 @@ struct breaker {
     struct moments spread;        /* top1_std of its answers */
     struct moments loops, errors; /* 1 or 0 for each */
     uint64_t beyond; /* bits, the newest lowest: answers that were too far off themselves */
-    struct latency_window prompt[LENGTHS], token[LENGTHS];
+    struct paces paces;
     /* the candidate, since it closed */
     uint32_t off, looped, slow; /* in a row */
     uint64_t failed;            /* bits, the newest lowest */

@@ -99,9 +99,11 @@ static bool count_room(struct lane *l, const struct job *more)
 /* L3. */
 static bool is_being_computed(const struct lane *l, const struct job *job)
 {
-    if (!l->engine->options.prefix_cache || job->o.no_reuse || job->o.prompt_logprobs) return false;
+    if (!l->engine->options.prefix_cache || job->o.no_reuse || job->o.prompt_logprobs ||
+        job->o.n_anchors != 0)
+        return false;
     for (const struct job *other = l->running.first; other; other = other->next) {
-        if (other->first || other->failed) continue;
+        if (other->first || other->failed || other->o.n_anchors != 0) continue;
         if (other->mode != job->mode || other->o.salt != job->o.salt) continue;
         if (job_common(job, other) > zp_seq_length(other->choices[0].g.seq)) return true;
     }

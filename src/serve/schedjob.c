@@ -176,6 +176,15 @@ static zp_status open_embedding(struct job *job, zp_err *err)
     return ZP_OK;
 }
 
+static zp_status copy_anchors(struct job *job, zp_err *err)
+{
+    zp_anchor *anchors;
+    if (job->o.n_anchors == 0) return ZP_OK;
+    ZP_TAKE(anchors, &job->arena, job->o.n_anchors, err, "the anchors of a job");
+    job->o.anchors = memcpy(anchors, job->o.anchors, job->o.n_anchors * sizeof *anchors);
+    return ZP_OK;
+}
+
 static zp_status copy(struct job *job, zp_err *err)
 {
     struct sched_job *o = &job->o;
@@ -186,6 +195,7 @@ static zp_status copy(struct job *job, zp_err *err)
     ZP_TAKE(bias, &job->arena, o->sampler.n_bias, err, "the logit bias of a job");
     if (o->sampler.n_bias) memcpy(bias, o->sampler.bias, o->sampler.n_bias * sizeof *bias);
     o->sampler.bias = bias;
+    ZP_TRY(copy_anchors(job, err));
     ZP_TRY(copy_stops(job, err));
     if (o->embeds) ZP_TRY(open_embedding(job, err));
     ZP_TAKE(job->choices, &job->arena, o->n_choices, err, "the answers of a job");
@@ -255,7 +265,8 @@ static zp_status go_on(struct gen *g, size_t n_begun, zp_err *err)
 zp_status job_begin(struct job *job, zp_err *err)
 {
     struct choice *c = &job->choices[0];
-    zp_seq_options o = { .mode = job->mode, .salt = job->o.salt };
+    zp_seq_options o = { .mode = job->mode, .salt = job->o.salt, .anchors = job->o.anchors,
+                         .n_anchors = job->o.n_anchors };
     job->n_open = 1;
     job->forked = job->o.n_choices == 1;
     ZP_TRY(seq_open(&c->g.seq, job->lane->engine, &o, err));

@@ -77,6 +77,8 @@ struct sched_job {
     bool raw; /* the vector is not scaled to length 1 */
     zp_mode mode;
     uint32_t context_length_hint; /* tokens expected in all, for mode auto */
+    const zp_anchor *anchors;     /* (n_anchors): for models with a position gate */
+    size_t n_anchors;
     uint64_t salt;                /* tenant: jobs of other salts share nothing */
     bool no_reuse;                /* takes nothing over from the prefix cache */
     bool goes_on; /* of something that was taken before: a drain does not refuse it */

@@ -102,6 +102,14 @@ static inline const char *servejob_param(const struct servejob *j)
     return names[j->endpoint];
 }
 
+/* Marks of positions in its prompts. */
+static inline uint64_t servejob_anchors(const struct servejob *j)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < j->n_prompts; i++) n += j->prompts[i].p.anchors.n_marks;
+    return n;
+}
+
 /* servejob.c */
 void servejob_fail(struct servejob *j); /* its fault as the whole answer */
 /* Frees it when nothing of it is under way any more. */

@@ -30,13 +30,6 @@ static zp_status check_model(struct servejob *j)
                         "the model '%.200s' is not served here; '%.200s' is", asked, name);
 }
 
-/* An answer without them would be one to another prompt. */
-static zp_status check_anchors(struct servejob *j)
-{
-    if (!j->r.anchors) return ZP_OK;
-    return apifault_unsupported(&j->fault, "anchors", "positions in prompts are not read yet");
-}
-
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 zp_status servejob_too_long(struct servejob *j, uint64_t n, bool at_least)
@@ -77,7 +70,7 @@ static zp_status open_text(struct servejob *j, uint32_t i)
     uint64_t least = p->text != NULL ? servemodel_least_tokens(j->reads, p->size) : p->n_ids;
     ZP_TRY(check_length(j, least, p->text != NULL)); // Q1
     if (p->text != NULL) ZP_TRY(check_beginning(j, p->text, p->size));
-    ZP_TRY(apiprompt_open_text(&j->prompts[i].p, j->reads->model, p, &j->fault));
+    ZP_TRY(apiprompt_open_text(&j->prompts[i].p, j->reads->model, p, j->r.anchors, &j->fault));
     return check_length(j, j->prompts[i].p.ids.count, false);
 }
 
@@ -130,10 +123,20 @@ static zp_status open_prompts(struct servejob *j)
     return ZP_OK;
 }
 
+/* <TIME>: mode full, whatever the request or the server would have it run in. */
+static void take_time(struct servejob *j)
+{
+    for (uint32_t i = 0; i < j->n_prompts; i++)
+        if (j->prompts[i].p.anchors.time) {
+            j->r.job.mode = ZP_MODE_FULL;
+            j->r.has_mode = true;
+        }
+}
+
 void servejob_read(struct servejob *j)
 {
-    if (servejob_read_body(j) != ZP_OK || check_model(j) != ZP_OK || check_anchors(j) != ZP_OK ||
-        open_prompts(j) != ZP_OK)
+    if (servejob_read_body(j) != ZP_OK || check_model(j) != ZP_OK || open_prompts(j) != ZP_OK)
         return;
+    take_time(j);
     (void)apiprompt_open_grammar(&j->grammar, &j->prompts[0].p, j->reads->model, &j->r, &j->fault);
 }

@@ -144,6 +144,9 @@ static const char *architecture(struct servejob *j)
 static void set_usage(struct servejob *j)
 {
     struct api_usage *u = &j->reply.usage;
+    u->n_anchors = servejob_anchors(j);
+    u->anchors_ignored =
+        u->n_anchors != 0 && !zp_model_has_position_gate(j->runs_on->model);
     u->layer_zeroed = j->runs_on->zeroed[j->mode];
     u->moved = j->moved;
     u->n_truncated = j->n_truncated;

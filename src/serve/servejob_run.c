@@ -45,6 +45,16 @@ static void set_job(const struct servejob *j, struct sched_job *job)
     if (j->ticket.half && !j->r.has_mode) job->mode = ZP_MODE_HALF;
 }
 
+/* Of the model that it runs on: one without a position gate has nothing that they would set, and
+ * the usage says so. */
+static void set_anchors(const struct servejob *j, uint32_t prompt, struct sched_job *job)
+{
+    const struct anchor_list *a = &j->prompts[prompt].p.anchors;
+    if (!zp_model_has_position_gate(j->runs_on->model)) return;
+    job->anchors = a->at;
+    job->n_anchors = a->n;
+}
+
 static zp_status submit(struct servejob *j, struct serverun *run, struct sched_job *job)
 {
     zp_err err = { 0 };
@@ -68,6 +78,7 @@ static zp_status submit_prompt(struct servejob *j, uint32_t prompt)
     set_job(j, &job);
     job.prompt = ids->ids;
     job.n_prompt = ids->count;
+    set_anchors(j, prompt, &job);
     return submit(j, run, &job);
 }
 
@@ -165,9 +176,18 @@ static void log_unknown(const struct servejob *j)
                 logline_text("field", j->r.unknown[i]));
 }
 
+static void log_anchors(const struct servejob *j)
+{
+    uint64_t n = servejob_anchors(j);
+    if (n != 0 && !zp_model_has_position_gate(j->reads->model))
+        LOGLINE(&j->s->log, LOG_WARN, "anchors_ignored", j->request_id, logline_uint("anchors", n),
+                logline_text("why", "the model has no position gate"));
+}
+
 void servejob_launch(struct servejob *j)
 {
     log_unknown(j);
+    log_anchors(j);
     if (launch(j) == ZP_OK) return;
     servejob_refused(j);
     servejob_cancel(j);
@@ -221,6 +241,7 @@ static zp_status submit_rest(struct servejob *j, uint32_t prompt, uint32_t choic
         job.prompt = all;
         job.n_prompt = n;
         job.n_begun = c->n;
+        set_anchors(j, prompt, &job);
         job.arrived = os_now(); /* here: its queue is that of the baseline */
         job.n_choices = 1;
         job.sampler.seed += choice;

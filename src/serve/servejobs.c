@@ -17,8 +17,7 @@
 #include "serve/servereply.h"
 #include "serve/servetrace.h"
 
-/* bytes of a body that is read on the loop's thread; of usage.architecture_details */
-enum { SMALL_BODY = 8 << 10, MOST_ARCHITECTURE = 1 << 20 };
+enum { MOST_ARCHITECTURE = 1 << 20 }; /* bytes of usage.architecture_details */
 #define BEGIN_SECONDS 10.0
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -211,7 +210,7 @@ static struct servejob *open_job(const struct servecall *call, enum serve_endpoi
 /* Forms need an automaton of the whole vocabulary. */
 static bool is_small(const struct servejob *j)
 {
-    return j->body_size <= SMALL_BODY && strstr(j->body, "schema") == NULL &&
+    return j->body_size <= SERVICE_SMALL_BODY && strstr(j->body, "schema") == NULL &&
            strstr(j->body, "grammar") == NULL && strstr(j->body, "json_object") == NULL &&
            strstr(j->body, "tool_choice") == NULL;
 }

@@ -6,6 +6,7 @@
 #include <zerope/serve.h>
 #include "base/bytes.h"
 #include "serve/api_plain.h"
+#include "serve/halfgain.h"
 
 enum { SERVEMODEL_MODES = 3 }; /* full, zero, half: what a job's mode is resolved to */
 
@@ -19,6 +20,7 @@ struct servemodel {
     uint32_t n_ctx;
     size_t longest_token;       /* bytes of the longest token */
     uint32_t zeroed[SERVEMODEL_MODES]; /* layers that run without positions, by mode */
+    struct halfgain half;       /* zeros unless there is an SLA */
     char theta[32];             /* "100000", or "none" */
     char fingerprint[24];       /* "zp-" and digits of its hash */
     double strength; /* positional strength as last measured; NaN: not yet */

@@ -45,6 +45,9 @@ static void load(struct servetask *t)
     if (l->variant == VARIANT_CANDIDATE) o.engine.n_ctx = l->beside[VARIANT_BASELINE]->n_ctx;
     l->status = servemodel_open(&l->model, l->path, &o, &l->err);
     if (l->status == ZP_OK) l->status = check_alike(l);
+    /* Its engine is nobody else's yet. */
+    if (l->status == ZP_OK)
+        halfgain_measure(l->model->engine, &l->s->rollout->sla.o, &l->model->half);
 }
 
 /* ---- on the loop's --------------------------------------------------------------------------- */
@@ -89,6 +92,31 @@ static void hold_by_hand(zp_serve *s, double now)
                           NULL);
 }
 
+/* The SLA may use mode half where all that are served gain by it: the least of them. */
+static void set_half_gains(zp_serve *s)
+{
+    for (int l = 0; l < LENGTHS; l++) {
+        double least = s->variants[VARIANT_BASELINE]->half.gain[l];
+        const struct servemodel *candidate = s->variants[VARIANT_CANDIDATE];
+        if (candidate != NULL && candidate->half.gain[l] < least) least = candidate->half.gain[l];
+        sla_set_half_gain(&s->rollout->sla, (enum length_class)l, least);
+    }
+}
+
+static void say_half_gain(zp_serve *s, const struct servemodel *m, const char *actor)
+{
+    static const char *const names[LENGTHS] = { "short", "medium", "long" };
+    struct audit_note n = audit_note(actor, "half_gain_measured", m->half.why, os_now());
+    if (!sla_is_on(&s->rollout->sla)) return;
+    for (int l = 0; l < LENGTHS; l++)
+        if (m->half.gain[l] > 0) audit_number(&n, names[l], m->half.gain[l]);
+    LOGLINE(&s->log, LOG_INFO, "half_gain", NULL, logline_text("model", m->name),
+            logline_real("short", m->half.gain[LENGTH_SHORT]),
+            logline_real("medium", m->half.gain[LENGTH_MEDIUM]),
+            logline_real("long", m->half.gain[LENGTH_LONG]), logline_text("why", m->half.why));
+    audit_add(&s->rollout->audit, &n);
+}
+
 /* The engine's jobs of before finish where they are. */
 static zp_status place(zp_serve *s, enum variant v, struct servemodel *m, zp_err *err)
 {
@@ -106,6 +134,7 @@ static zp_status place(zp_serve *s, enum variant v, struct servemodel *m, zp_err
         s->api_limits.n_vocab = m->info.n_vocab;
         rollout_set_baseline(s->rollout, now);
     }
+    set_half_gains(s);
     hold_by_hand(s, now);
     return ZP_OK;
 }
@@ -123,6 +152,7 @@ static void say_loaded(zp_serve *s, const struct loading *l)
             logline_text("rope_theta", m->theta));
     decided(s, l->actor, l->variant == VARIANT_BASELINE ? "baseline_loaded" : "candidate_loaded",
             m->name);
+    say_half_gain(s, m, l->actor);
 }
 
 static void say_failed(zp_serve *s, const struct loading *l)
@@ -230,6 +260,7 @@ zp_status servemodels_promote(zp_serve *s, const char *actor, const char *why, z
     s->slots[VARIANT_CANDIDATE] = slot;
     s->variants[VARIANT_BASELINE] = s->variants[VARIANT_CANDIDATE];
     s->variants[VARIANT_CANDIDATE] = NULL;
+    set_half_gains(s);
     decided(s, actor, "candidate_promoted", why);
     rollout_set_candidate(s->rollout, false, now);
     rollout_set_baseline(s->rollout, now);
@@ -242,6 +273,7 @@ zp_status servemodels_unload(zp_serve *s, bool cut, const char *actor, const cha
     ZP_TRY(sched_set_engine(s->sched, s->slots[VARIANT_CANDIDATE], NULL, err));
     decided(s, actor, "candidate_unloaded", why);
     s->variants[VARIANT_CANDIDATE] = NULL;
+    set_half_gains(s);
     if (cut) {
         breaker_cut(&s->rollout->breaker);
         s->cuts = true;

@@ -4,11 +4,8 @@
 
 #include <string.h>
 
-#include "model/text.h"
 #include "obs/metrics.h"
-#include "serve/api_anthropic.h"
 #include "serve/api_plain.h"
-#include "serve/apiprompt.h"
 #include "serve/serveadmin.h"
 #include "serve/servedistance.h"
 #include "serve/serveguard.h"
@@ -16,6 +13,7 @@
 #include "serve/servepage.h"
 #include "serve/servereply.h"
 #include "serve/servestat.h"
+#include "serve/servetexts.h"
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -51,131 +49,6 @@ static void model(const struct servecall *c)
     }
     zp_status status = plain_write_model(&m, &body, &err);
     servereply_json(c->x, API_OPENAI, status, &body, &err);
-}
-
-/* ---- texts and tokens ------------------------------------------------------------------------ */
-
-/* One reader for all of them: what is wrong is in the fault, else the answer in the body. */
-static void answer(struct http_exchange *x, enum api api, struct apifault *fault, zp_status status,
-                   struct buffer *body, const zp_err *err)
-{
-    if (fault->status == 0) {
-        servereply_json(x, api, status, body, err);
-        return;
-    }
-    servereply_fault(x, api, fault);
-    buffer_free(body);
-}
-
-static zp_status write_ids(const struct zp_model *m, const struct token_list *ids, bool pieces,
-                           struct buffer *out, zp_err *err)
-{
-    const char **texts = NULL;
-    size_t *sizes = NULL;
-    if (!pieces) return plain_write_tokens(ids->ids, ids->count, NULL, NULL, out, err);
-    texts = mem_array(MEM_SERVE, ids->count + 1, sizeof *texts);
-    sizes = mem_array(MEM_SERVE, ids->count + 1, sizeof *sizes);
-    zp_status status = ZP_NO_MEMORY;
-    if (texts == NULL || sizes == NULL)
-        (void)status_fail(err, status, __FILE__, __LINE__, "not enough memory for the tokens");
-    else {
-        for (size_t i = 0; i < ids->count; i++)
-            texts[i] = (const char *)tokenizer_token_bytes(m->tokenizer, ids->ids[i], &sizes[i]);
-        status = plain_write_tokens(ids->ids, ids->count, texts, sizes, out, err);
-    }
-    mem_free(texts);
-    mem_free(sizes);
-    return status;
-}
-
-static zp_status tokenize_text(const struct zp_model *m, const struct plain_request *p,
-                               struct buffer *out, zp_err *err)
-{
-    struct token_list ids = { 0 };
-    const struct api_prompt *text = &p->prompts[0];
-    zp_status status = tokenizer_encode(m->tokenizer, text->text, text->size,
-                                        p->parse_special ? TOKENIZE_SPECIAL : 0, &ids, err);
-    if (status == ZP_OK && p->add_special) status = text_add_bos(m, &ids, err);
-    if (status == ZP_OK) status = write_ids(m, &ids, p->with_pieces, out, err);
-    token_list_free(&ids);
-    return status;
-}
-
-static void tokenize(const struct servecall *c)
-{
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
-    struct apifault fault = { 0 };
-    struct plain_request p;
-    zp_err err = { 0 };
-    zp_status status = plain_read_tokenize(&p, (const char *)c->r->body, c->r->body_size,
-                                           &c->s->api_limits, &fault);
-    if (status == ZP_OK)
-        status = tokenize_text(c->s->variants[VARIANT_BASELINE]->model, &p, &body, &err);
-    answer(c->x, API_OPENAI, &fault, status, &body, &err);
-    plain_free(&p);
-}
-
-static zp_status detokenize_ids(const struct zp_model *m, const struct plain_request *p,
-                                struct buffer *out, zp_err *err)
-{
-    struct buffer text = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
-    zp_status status = buffer_append(&text, "", 0, err);
-    if (status == ZP_OK && p->n_prompts != 0)
-        status = tokenizer_decode(m->tokenizer, p->prompts[0].ids, p->prompts[0].n_ids,
-                                  DETOKENIZE_SPECIAL, &text, err);
-    if (status == ZP_OK)
-        status = plain_write_text("content", (const char *)text.data, text.size, out, err);
-    buffer_free(&text);
-    return status;
-}
-
-static void detokenize(const struct servecall *c)
-{
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
-    struct apifault fault = { 0 };
-    struct plain_request p;
-    zp_err err = { 0 };
-    zp_status status = plain_read_detokenize(&p, (const char *)c->r->body, c->r->body_size,
-                                             &c->s->api_limits, &fault);
-    if (status == ZP_OK)
-        status = detokenize_ids(c->s->variants[VARIANT_BASELINE]->model, &p, &body, &err);
-    answer(c->x, API_OPENAI, &fault, status, &body, &err);
-    plain_free(&p);
-}
-
-typedef zp_status (*chat_reader)(struct api_request *r, const char *body, size_t size,
-                                 const struct api_limits *limits, struct apifault *fault);
-
-/* What a chat's prompt is, without an answer to it. */
-static void show_prompt(const struct servecall *c, chat_reader read, bool count)
-{
-    enum api api = count ? API_ANTHROPIC : API_OPENAI;
-    const struct zp_model *m = c->s->variants[VARIANT_BASELINE]->model;
-    struct buffer body = buffer_with_max(MEM_SERVE, SERVEREPLY_MOST);
-    struct apifault fault = { 0 };
-    struct apiprompt p = { 0 };
-    struct api_request a;
-    zp_err err = { 0 };
-    zp_status status =
-        read(&a, (const char *)c->r->body, c->r->body_size, &c->s->api_limits, &fault);
-    if (status == ZP_OK) status = apiprompt_open_chat(&p, m, &a, &fault);
-    if (status == ZP_OK)
-        status = count ? anthropic_write_count(p.ids.count, &body, &err)
-                       : plain_write_text("prompt", (const char *)p.text.data, p.text.size, &body,
-                                          &err);
-    answer(c->x, api, &fault, status, &body, &err);
-    apiprompt_free(&p);
-    apirequest_free(&a);
-}
-
-static void apply_template(const struct servecall *c)
-{
-    show_prompt(c, openai_read_chat, false);
-}
-
-static void count_tokens(const struct servecall *c)
-{
-    show_prompt(c, anthropic_read_messages, true);
 }
 
 /* ---- health ---------------------------------------------------------------------------------- */
@@ -217,7 +90,7 @@ static void metrics(const struct servecall *c)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 enum { PUBLIC = 1, EARLY = 2, BODY = 4, ADMIN = 8 }; /* without a key; before there is a model */
-enum { SMALL = 1 << 20 };                 /* bytes of bodies that are read on the loop's thread */
+enum { SMALL = 1 << 20 }; /* bytes of bodies that are no prompts */
 
 static const struct row {
     const char *method, *path;
@@ -232,12 +105,12 @@ static const struct row {
     { "POST", "/v1/embeddings", NULL, BODY, 0, SERVE_EMBEDDINGS },
     { "POST", "/embeddings", NULL, BODY, 0, SERVE_EMBEDDINGS },
     { "POST", "/embedding", NULL, BODY, 0, SERVE_EMBEDDINGS },
-    { "POST", "/v1/messages/count_tokens", count_tokens, BODY, SMALL, 0 },
+    { "POST", "/v1/messages/count_tokens", servetexts_count, BODY, SMALL, 0 },
     { "GET", "/v1/models", models, 0, 0, 0 },
     { "GET", "/v1/models/", model, 0, 0, 0 },
-    { "POST", "/tokenize", tokenize, BODY, SMALL, 0 },
-    { "POST", "/detokenize", detokenize, BODY, SMALL, 0 },
-    { "POST", "/apply-template", apply_template, BODY, SMALL, 0 },
+    { "POST", "/tokenize", servetexts_tokenize, BODY, SMALL, 0 },
+    { "POST", "/detokenize", servetexts_detokenize, BODY, SMALL, 0 },
+    { "POST", "/apply-template", servetexts_template, BODY, SMALL, 0 },
     { "GET", "/healthz", healthz, PUBLIC | EARLY, 0, 0 },
     { "GET", "/readyz", readyz, PUBLIC | EARLY, 0, 0 },
     { "GET", "/health", readyz, PUBLIC | EARLY, 0, 0 },

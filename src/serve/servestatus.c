@@ -11,6 +11,16 @@
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
+static void write_half(const struct halfgain *h, struct json_build *w)
+{
+    json_build_object(w, "half_gain");
+    for (int l = 0; l < LENGTHS; l++)
+        json_build_real(w, length_name((enum length_class)l), h->gain[l] > 0 ? h->gain[l] : NAN,
+                        DIGITS);
+    json_build_text(w, "why", h->why[0] != '\0' ? h->why : NULL);
+    json_build_object_end(w);
+}
+
 static void write_model(const struct servemodel *m, const char *key, struct json_build *w)
 {
     if (m == NULL) {
@@ -27,6 +37,7 @@ static void write_model(const struct servemodel *m, const char *key, struct json
     json_build_uint(w, "layer_zeroed", m->zeroed[ZP_MODE_FULL]);
     json_build_uint(w, "layer_zeroed_half", m->zeroed[ZP_MODE_HALF]);
     json_build_bool(w, "has_half", m->model->position.has_half);
+    write_half(&m->half, w);
     json_build_text(w, "rope_theta", m->theta);
     json_build_uint(w, "gates", m->info.gates_total);
     json_build_uint(w, "gates_closed", m->info.gates_closed);

@@ -246,7 +246,8 @@ static void open_log(zp_serve *s)
 static zp_status fill(zp_serve *s, zp_err *err)
 {
     if (s->o.host == NULL) s->o.host = "127.0.0.1";
-    s->api_limits = (struct api_limits){ .tokens = s->o.most_tokens, .mode = s->o.mode };
+    s->api_limits = (struct api_limits){ .tokens = s->o.most_tokens, .mode = s->o.mode,
+                                          .anchors = s->o.anchors };
     ZP_FAIL_IF(getrandom(s->secret, sizeof s->secret, 0) != sizeof s->secret, err, ZP_RUN,
                "the system gives no random bytes");
     ZP_TRY(metrics_compat_of(s->o.metrics_compat ? s->o.metrics_compat : "", &s->compat, err));

@@ -60,6 +60,7 @@ struct zp_serve {
     zp_err *err;
 };
 
+enum { SERVICE_SMALL_BODY = 8 << 10 }; /* bytes: larger ones are read by the readers */
 /* As LABEL_ENDPOINT_*. */
 enum serve_endpoint { SERVE_CHAT, SERVE_COMPLETIONS, SERVE_MESSAGES, SERVE_EMBEDDINGS };
 

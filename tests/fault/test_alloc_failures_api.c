@@ -142,8 +142,9 @@ static zp_status run_prompt(void *arg, zp_err *why)
     struct apifault fault = { 0 };
     zp_status status = b->read(&r, b->text, strlen(b->text), &limits, &fault);
     if (status == ZP_OK)
-        status = r.set == SET_COMPLETIONS ? apiprompt_open_text(&p, model, &r.prompts[0], &fault)
-                                          : apiprompt_open_chat(&p, model, &r, &fault);
+        status = r.set == SET_COMPLETIONS
+                     ? apiprompt_open_text(&p, model, &r.prompts[0], r.anchors, &fault)
+                     : apiprompt_open_chat(&p, model, &r, &fault);
     apiprompt_free(&p);
     apirequest_free(&r);
     return tell(&fault, status, why);

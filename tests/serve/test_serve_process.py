@@ -72,10 +72,10 @@ class Stream:
 class Server:
     all = []
 
-    def __init__(self, *options, fds=(), **environment):
+    def __init__(self, *options, fds=(), pool=("--kv-tokens", "300000"), **environment):
         """fds: sockets that listen, as systemd hands them over."""
         self.lines, self.news = [], threading.Condition()
-        command = [ZEROPE, "serve", MODEL, "-c", "65536", "-np", "8", "--kv-tokens", "300000",
+        command = [ZEROPE, "serve", MODEL, "-c", "65536", "-np", "8", *pool,
                    "--log-format", "json", "--log-level", "debug", *options]
         if fds:
             # systemd's protocol: descriptors from 3 on, and the process they are for.
@@ -325,6 +325,19 @@ class Unix(Folder):
         self.assertEqual(ask(dial(path), "GET", "/readyz")[0], 200)
         self.assertEqual(server.end(), 0)
         self.assertFalse(os.path.exists(path))
+
+
+class Restart(unittest.TestCase):
+    def test_the_pool_costs_nothing_until_it_is_used(self):
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            server = Server("--port", "0", "--admin-open", pool=["--kv-memory", "1024"])
+            at = server.port()
+            status = json.loads(ask(dial(at), "GET", "/admin/status")[1])
+            pool, resident = (status["models"]["baseline"]["kv_bytes"],
+                              status["server"]["resident_bytes"])
+            self.assertGreater(pool, 1000 << 20)
+            self.assertLess(resident, pool // 2)  # far less, but for sanitizers
+            server.end(number)
 
 
 if __name__ == "__main__":

@@ -263,8 +263,9 @@ static void test_what_is_wrong_is_told_in_the_shape_of_the_api(void **state)
     json_decref(j);
     j = live_json(&l, "POST", text_path, "", "{\"prompt\":\"x\",\"position_mode\":\"half\"}", 400);
     json_decref(j);
-    j = live_json(&l, "POST", text_path, "", "{\"prompt\":\"x\",\"anchors\":true}", 400);
-    assert_string_equal(text_in(j, "error.param"), "anchors");
+    j = live_json(&l, "POST", text_path, "",
+                  "{\"prompt\":\"x[POS:4294967296]\",\"anchors\":true}", 400);
+    assert_string_equal(text_in(j, "error.param"), "prompt");
     json_decref(j);
     assert_int_equal(live_logged(&l, "\"event\":\"request_refused\""), 5);
     live_check_books(&l);

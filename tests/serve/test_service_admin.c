@@ -255,6 +255,26 @@ static void test_addresses_of_collectors(void **state)
         assert_int_equal(servetrace_read_url(wrong[i], &p, NULL), ZP_USAGE);
 }
 
+/* Mode half is offered to the SLA only with a gain that was measured here; of this model none can
+ * be. */
+static void test_the_gain_of_mode_half_is_told(void **state)
+{
+    static const char *const sla[] = { "short:300:2000" };
+    zp_serve_options o = live_options();
+    struct live l;
+    (void)state;
+    o.sla = (zp_serve_list){ sla, 1 };
+    live_begin(&l, o);
+    json_t *j = live_get(&l, "/admin/status");
+    assert_true(json_is_null(json_in(j, "models.baseline.half_gain.short")));
+    assert_non_null(strstr(text_in(j, "models.baseline.half_gain.why"), "position mode half"));
+    assert_true(json_is_null(json_in(j, "rollout.sla.short.half_gain")));
+    json_decref(j);
+    assert_int_equal(live_count(l.audit, "\"what\": \"half_gain_measured\""), 1);
+    assert_int_equal(live_logged(&l, "\"event\":\"half_gain\""), 1);
+    live_end(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_what_is_reused),
         cmocka_unit_test(test_traces_reach_the_collector),
         cmocka_unit_test(test_addresses_of_collectors),
+        cmocka_unit_test(test_the_gain_of_mode_half_is_told),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

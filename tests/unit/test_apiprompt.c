@@ -32,7 +32,7 @@ static struct apiprompt open_text(const zp_model *m, const struct api_prompt *pr
 {
     struct apiprompt p;
     struct apifault fault = { 0 };
-    if (apiprompt_open_text(&p, m, prompt, &fault) != ZP_OK) fail_msg("%s", fault.message);
+    if (apiprompt_open_text(&p, m, prompt, false, &fault) != ZP_OK) fail_msg("%s", fault.message);
     return p;
 }
 
@@ -209,8 +209,9 @@ static void test_prompts_of_completions(void **state)
     apiprompt_free(&p);
     static const int32_t far[] = { 1 << 30 };
     struct apifault fault = { 0 };
-    assert_int_not_equal(apiprompt_open_text(&p, m, &(struct api_prompt){ .ids = far, .n_ids = 1 },
-                                             &fault), ZP_OK);
+    assert_int_not_equal(
+        apiprompt_open_text(&p, m, &(struct api_prompt){ .ids = far, .n_ids = 1 }, false, &fault),
+        ZP_OK);
     assert_int_equal(fault.status, 400);
     assert_string_equal(fault.param, "prompt");
     apiprompt_free(&p);

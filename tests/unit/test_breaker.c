@@ -271,7 +271,7 @@ static void test_failed_probes_wait_longer_and_longer(void **state)
         assert_false(breaker_admit(&the, the.until - 0.01, &pass));
         now = the.until;
         /* The baseline's times are not forgotten meanwhile. */
-        for (int n = 0; n < 30; n++) {
+        for (int n = 0; n < 150; n++) {
             struct outcome o = draw_outcome(&r, HEALTHY, LEAST);
             breaker_baseline_ended(&the, LENGTH_SHORT, &o, now);
         }
