@@ -60,7 +60,11 @@ zp_status gemm_open_with(struct gemm **out, struct pool *pool, const struct gemm
                 "not enough memory for matrix products of %u threads (%zu bytes)", n_threads,
                 n_threads * sizeof *g->rooms);
     }
-    if (!options->own) g->dnnl = gemm_dnnl_open(n_threads);
+    zp_status status = options->own ? ZP_OK : gemm_dnnl_open(&g->dnnl, n_threads, err);
+    if (status != ZP_OK) {
+        gemm_close(g);
+        return status;
+    }
     bool has_bf16 = g->dnnl && (kern_cpu_level() >= KERN_AVX512BF16 || options->emulate);
     g->precision = has_bf16 ? options->precision : GEMM_F32;
     *out = g;

@@ -89,17 +89,18 @@ static bool find_functions(struct gemm_dnnl *d)
     return all;
 }
 
-struct gemm_dnnl *gemm_dnnl_open(uint32_t n_threads)
+zp_status gemm_dnnl_open(struct gemm_dnnl **out, uint32_t n_threads, zp_err *err)
 {
     struct gemm_dnnl *d = mem_zalloc(MEM_PRODUCT, sizeof *d + n_threads * sizeof d->slots[0]);
-    if (!d) return NULL;
+    *out = NULL;
+    ZP_FAIL_IF(!d, err, ZP_NO_MEMORY, "not enough memory for matrix products");
     bool ok = find_functions(d) && d->engine_create(&d->engine, dnnl_cpu, 0) == dnnl_success;
     for (; ok && d->n_threads < n_threads; d->n_threads++)
         ok = d->stream_create(&d->slots[d->n_threads].stream, d->engine,
                               dnnl_stream_default_flags) == dnnl_success;
-    if (ok) return d;
-    gemm_dnnl_close(d);
-    return NULL;
+    if (ok) *out = d;
+    else gemm_dnnl_close(d);
+    return ZP_OK;
 }
 
 uint64_t gemm_dnnl_bytes(const struct gemm_dnnl *d)
@@ -248,10 +249,12 @@ bool gemm_dnnl_bf16(struct gemm_dnnl *d, uint32_t thread, const struct gemm_prod
 
 #else
 
-struct gemm_dnnl *gemm_dnnl_open(uint32_t n_threads)
+zp_status gemm_dnnl_open(struct gemm_dnnl **out, uint32_t n_threads, zp_err *err)
 {
     ZP_UNUSED(n_threads);
-    return NULL;
+    ZP_UNUSED(err);
+    *out = NULL;
+    return ZP_OK;
 }
 
 void gemm_dnnl_close(struct gemm_dnnl *d)

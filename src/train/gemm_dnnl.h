@@ -6,8 +6,9 @@
 #include "train/gemm.h"
 
 struct gemm_dnnl;
-/* NULL: not there, or no memory; the caller has its own kernels. */
-struct gemm_dnnl *gemm_dnnl_open(uint32_t n_threads);
+/* *out NULL: not there; the caller has its own kernels. Only want of memory fails: products by
+ * other kernels would have other last bits. */
+zp_status gemm_dnnl_open(struct gemm_dnnl **out, uint32_t n_threads, zp_err *err);
 void gemm_dnnl_close(struct gemm_dnnl *d); /* NULL is fine */
 /* Its memory, but for what the library asks for at products in bf16. NULL: 0. */
 uint64_t gemm_dnnl_bytes(const struct gemm_dnnl *d);
