@@ -65,7 +65,8 @@ zp_status gemm_open_with(struct gemm **out, struct pool *pool, const struct gemm
         gemm_close(g);
         return status;
     }
-    bool has_bf16 = g->dnnl && (kern_cpu_level() >= KERN_AVX512BF16 || options->emulate);
+    enum kern_level least = options->emulate ? KERN_AVX512 : KERN_AVX512BF16;
+    bool has_bf16 = g->dnnl && kern_cpu_level() >= least;
     g->precision = has_bf16 ? options->precision : GEMM_F32;
     *out = g;
     return ZP_OK;

@@ -18,7 +18,7 @@ enum gemm_kind { GEMM_NT, GEMM_NN, GEMM_TN };
 struct gemm_options {
     enum gemm_precision precision;
     bool own;        /* never open oneDNN */
-    bool emulate;    /* bf16 even where the processor has no such instructions: slow, for tests */
+    bool emulate;    /* bf16 even where AVX-512 lacks such instructions: slow, for tests */
 };
 
 /* GEMM_BF16 rounds both operands to bf16 and sums in f32; without avx512_bf16, or without oneDNN,
